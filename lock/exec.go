@@ -1,0 +1,118 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exec turns this process into the program argv, as the function Exec does, and
+// lets it keep the lock. It returns only on error, and then still holds it.
+//
+// The program's own children inherit the lock too, as long as they do not close
+// what they do not know; in a container they end with the program.
+func (l *Lock) Exec(argv, env []string) error {
+	if _, err := unix.FcntlInt(uintptr(l.fd), unix.F_SETFD, 0); err != nil {
+		return fmt.Errorf("keep lock %s across exec: %w", l.path, err)
+	}
+	err := Exec(argv, env)
+	_, _ = unix.FcntlInt(uintptr(l.fd), unix.F_SETFD, unix.FD_CLOEXEC)
+	return err
+}
+
+// Exec turns this process into the program argv, which it looks for as
+// [Program] does. The program finds every signal at its default and none
+// blocked, whatever this process inherited or asked for. It returns only on
+// error.
+func Exec(argv, env []string) error {
+	path, err := Program(argv[0], env)
+	if err != nil {
+		return err
+	}
+	// A signal that is caught becomes default in exec, one that is ignored
+	// stays ignored: so catch all. A Go program catches those that it is asked for.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught)
+	defer signal.Stop(caught)
+
+	// exec keeps the mask of the thread that calls it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var none, before unix.Sigset_t
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, &before); err != nil {
+		return fmt.Errorf("exec %s: sigmask: %w", path, err)
+	}
+	err = syscall.Exec(path, argv, env)
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
+	return fmt.Errorf("exec %s: %w", path, err)
+}
+
+// Program returns the path of the program name. As execvp(3), it looks for a
+// name without a slash in the directories of PATH, as env has it; an empty one
+// is the current directory, and no PATH at all is "/bin:/usr/bin". The error is
+// fs.ErrNotExist where there is none, and says why where there is one that can't
+// be executed.
+func Program(name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		if err := executable(name); err != nil {
+			return "", fmt.Errorf("find program %s: %w", name, err)
+		}
+		return name, nil
+	}
+	path, ok := lookup(env, "PATH")
+	if !ok {
+		path = "/bin:/usr/bin"
+	}
+	absent := fmt.Errorf("find program %q in PATH %q: %w", name, path, fs.ErrNotExist)
+	if name == "" {
+		return "", absent
+	}
+	denied := error(nil)
+	for _, dir := range strings.Split(path, ":") {
+		file := filepath.Join(dir, name)
+		if dir == "" {
+			file = "./" + name
+		}
+		err := executable(file)
+		if err == nil {
+			return file, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) && denied == nil {
+			denied = fmt.Errorf("find program %s: %w", file, err)
+		}
+	}
+	if denied != nil {
+		return "", denied
+	}
+	return "", absent
+}
+
+func executable(file string) error {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return errors.Unwrap(err)
+	case info.IsDir():
+		return unix.EISDIR
+	}
+	return unix.Faccessat(unix.AT_FDCWD, file, unix.X_OK, unix.AT_EACCESS)
+}
+
+// lookup returns the last value that env gives name: env is in the form of
+// os.Environ, and like os/exec a later entry replaces an earlier one.
+func lookup(env []string, name string) (value string, ok bool) {
+	for _, entry := range env {
+		if v, found := strings.CutPrefix(entry, name+"="); found {
+			value, ok = v, true
+		}
+	}
+	return value, ok
+}
