@@ -1,0 +1,149 @@
+// Package snapshot turns a parent, the pod that the API server knows, into
+// what a kubelet can run without an API server: a static pod and the files
+// behind its volumes.
+//
+// It is pure: values in, values out. It fails closed: a field that no rule
+// names is refused by its path, since a checkpoint that the kubelet rejects, or
+// that starts without its key file, would be found out after the reboot.
+// The same parent and the same Secrets always give the same bytes.
+package snapshot
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Config is what a snapshot has to know of this node.
+type Config struct {
+	LockDir string // the host's directory of lock files
+	Node    string // name of this node; "" leaves the parent's unchecked
+}
+
+// Objects are the API objects that References names, by their name in the
+// pod's namespace. A key that is absent means that the API server knows no such
+// object; a caller that could not find out must not ask for a snapshot.
+type Objects struct {
+	Secrets map[string]*v1.Secret
+}
+
+// Snapshot is a parent made static.
+type Snapshot struct {
+	// Pod carries no name and no uid yet, and payload volumes without their
+	// paths: Manifest gives it both. Its metadata is the namespace and our own
+	// annotations, so that Facts and IdentityOf need nothing else.
+	Pod      *v1.Pod
+	Volumes  []Volume      // the payload, in the order of the pod's volumes
+	Lock     *Lock         // nil: no lock
+	Ready    *Probe        // readiness as we ask it ourselves; nil: none that we can ask
+	Grace    time.Duration // for the checkpoint to end in at a handoff; 0: SIGKILL at once
+	Images   []string      // without duplicates, in the order of the containers
+	Findings []string      // what a user ought to know and need not act on
+}
+
+// Volume is the payload of one volume.
+type Volume struct {
+	Name     string
+	Files    []File // sorted by path
+	Optional bool   // the Secret may be absent; then there are no files
+}
+
+// File is one file of a payload, with what the kubelet would have given it.
+type File struct {
+	Path     string // relative, clean, never out of the volume
+	Data     []byte
+	Mode     fs.FileMode // permissions only
+	UID, GID int
+}
+
+// Lock says which container takes which lock.
+type Lock struct {
+	Name      string // of the annotation
+	Path      string // on the host
+	Container string
+}
+
+// Probe is a readiness probe that can be asked from the node.
+type Probe struct {
+	Scheme  string // http, https or tcp
+	Host    string // host:port
+	Path    string // of http and https, with its query
+	Header  map[string][]string
+	Timeout time.Duration // at least a second
+}
+
+// Take makes the snapshot of a parent. It leaves pod and o alone. An error is
+// *Unprotectable unless the pod is none of this node.
+func Take(pod *v1.Pod, o Objects, c Config) (*Snapshot, error) {
+	if c.Node != "" && pod.Spec.NodeName != c.Node {
+		return nil, fmt.Errorf("snapshot %s/%s: pod of node %q, not of %q", pod.Namespace, pod.Name, pod.Spec.NodeName, c.Node)
+	}
+	id, err := identify(pod)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := readAnnotations(pod)
+	if err != nil {
+		return nil, err
+	}
+	id.Lock = settings.lock
+
+	spec := pod.Spec.DeepCopy()
+	if err := applyFates(spec); err != nil {
+		return nil, err
+	}
+	volumes, err := payload(spec, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := sanitize(spec, source{pod: pod, id: id}); err != nil {
+		return nil, err
+	}
+	if err := guard(spec, id.Lock, c.LockDir); err != nil {
+		return nil, err
+	}
+	if err := noReference(spec); err != nil {
+		return nil, err
+	}
+
+	static := &v1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   id.Namespace,
+			Annotations: id.annotations(settings.handoffGrace(spec)),
+		},
+		Spec: *spec,
+	}
+	s := &Snapshot{Pod: static, Volumes: volumes, Findings: findings(static)}
+	s.Lock, s.Ready, s.Grace, s.Images = Facts(static)
+	return s, nil
+}
+
+// Reference names a Secret that a pod's volumes need.
+type Reference struct {
+	Namespace, Name string
+	Optional        bool // every volume that names it can do without
+}
+
+// References lists the Secrets that the volumes of pod name, each once, sorted.
+func References(pod *v1.Pod) []Reference {
+	var refs []Reference
+	for _, v := range pod.Spec.Volumes {
+		if v.Secret == nil || v.Secret.SecretName == "" {
+			continue
+		}
+		ref := Reference{pod.Namespace, v.Secret.SecretName, isTrue(v.Secret.Optional)}
+		if i := slices.IndexFunc(refs, func(r Reference) bool { return r.Name == ref.Name }); i >= 0 {
+			refs[i].Optional = refs[i].Optional && ref.Optional
+			continue
+		}
+		refs = append(refs, ref)
+	}
+	slices.SortFunc(refs, func(a, b Reference) int { return strings.Compare(a.Name, b.Name) })
+	return refs
+}
