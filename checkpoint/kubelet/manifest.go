@@ -1,0 +1,81 @@
+package kubelet
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// What a manifest of ours is recognised by.
+const (
+	ofAnnotation         = "pod-checkpointer.io/checkpoint-of" // namespace/workload
+	generationAnnotation = "pod-checkpointer.io/generation"
+	activationAnnotation = "pod-checkpointer.io/activation"
+)
+
+// head is the little that is read of a manifest.
+type head struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Namespace   string            `json:"namespace"`
+		Name        string            `json:"name"`
+		UID         string            `json:"uid"`
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+}
+
+// parse reads the first document of a file, as the kubelet does.
+func parse(data []byte) (head, error) {
+	var h head
+	if err := yaml.Unmarshal(data, &h); err != nil {
+		return h, err
+	}
+	switch {
+	case h.APIVersion != "v1" || h.Kind != "Pod":
+		return h, fmt.Errorf("no v1 Pod but kind %q of version %q", h.Kind, h.APIVersion)
+	case h.Metadata.Name == "":
+		return h, errors.New("the pod has no name")
+	}
+	h.Metadata.Namespace = cmp.Or(h.Metadata.Namespace, "default")
+	return h, nil
+}
+
+// ours tells whether the file is one of ours: one whose annotations name a workload
+// of the pod's own namespace, and a generation.
+func (h head) ours() (workload string, generation int64, ok bool) {
+	namespace, workload, ok := strings.Cut(h.Metadata.Annotations[ofAnnotation], "/")
+	if !ok || workload == "" || namespace != h.Metadata.Namespace {
+		return "", 0, false
+	}
+	generation, err := strconv.ParseInt(h.Metadata.Annotations[generationAnnotation], 10, 64)
+	return workload, generation, err == nil
+}
+
+// staticName is the name that the kubelet gives a static pod
+// (k8s.io/kubernetes@v1.37.2 pkg/kubelet/config/common.go, generatePodName).
+func staticName(name, node string) string { return name + nodeSuffix(node) }
+
+func nodeSuffix(node string) string { return "-" + strings.ToLower(node) }
+
+// maxFile leaves room below the 255 bytes of a file name.
+const maxFile = 200
+
+// File is the name of a workload's manifest. Different workloads have different
+// names: a namespace has no dot, so that the first one ends it. What would be too
+// long for a file name ends in a digest.
+func File(namespace, workload string) string {
+	name := "pod-checkpointer-" + namespace + "." + workload
+	if len(name) > maxFile {
+		sum := sha256.Sum256([]byte(name))
+		digest := "-" + hex.EncodeToString(sum[:16])
+		name = name[:maxFile-len(digest)] + digest
+	}
+	return name + ".json"
+}
