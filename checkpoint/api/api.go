@@ -1,0 +1,159 @@
+// Package api is the API server's view of one node: the pods bound to it, the
+// Secrets that they name, and who is answering.
+//
+// A View is whole or it is an error, and an error means unknown: it never reads
+// as "no such pod". Nothing is kept from one View to the next. Each reads the
+// kubeconfig and the files that it names, opens its own connection and closes
+// it, so that a replaced certificate counts at once, and so that what an API
+// server which was killed or which hangs has left behind can't hold up the next
+// View. The TLS handshake that this costs is within the 2 ms of a whole View.
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/klog/v2"
+)
+
+// Config says whom to ask, and about what. All fields are required.
+type Config struct {
+	Kubeconfig string   // path; the file need not exist yet
+	Node       string   // this node's name, as the API knows it
+	Namespaces []string // whose pods to list, each with a LIST of its own, so that a Role in each is enough
+}
+
+// View is what the API server said of one node at one time.
+type View struct {
+	Pods            []corev1.Pod // of the node, complete, in the namespaces of Config
+	ResourceVersion string       // of the oldest list: no list of this View is older
+	KubeSystemUID   string       // of the namespace kube-system: which cluster answers
+	NodeUID         string
+	NodeIP          string // the Node's first InternalIP; "" until its kubelet has reported one
+
+	// Every Secret that a pod refers to is in exactly one of these.
+	Secrets map[types.NamespacedName]*corev1.Secret
+	Missing map[types.NamespacedName]bool  // the API server says that there is none
+	Failed  map[types.NamespacedName]error // unknown; matches the same errors as View's
+}
+
+// Client asks for Views. It holds no connection and no file, and is safe for
+// concurrent use.
+type Client struct{ config Config }
+
+// New checks that nothing is left out of config; it touches no file and no network.
+func New(config Config) (*Client, error) {
+	switch {
+	case config.Kubeconfig == "":
+		return nil, errors.New("no kubeconfig named")
+	case config.Node == "":
+		return nil, errors.New("no node named")
+	case len(config.Namespaces) == 0 || slices.Contains(config.Namespaces, ""):
+		// Without one a View would be empty, which reads as "nothing is bound to this node".
+		return nil, errors.New("no namespace named, or an empty name among them")
+	}
+	config.Namespaces = slices.Clone(config.Namespaces)
+	slices.Sort(config.Namespaces)
+	config.Namespaces = slices.Compact(config.Namespaces)
+	return &Client{config}, nil
+}
+
+// View asks the API server once, within the deadline of ctx, and never retries.
+// refs names the Secrets that are wanted for a pod. An error of a Secret is in
+// the View; any other makes the View unknown and matches one of the errors of
+// this package, or context.Canceled.
+func (c *Client) View(ctx context.Context, refs func(*corev1.Pod) []types.NamespacedName) (View, error) {
+	ctx = klog.NewContext(ctx, klog.New(nil)) // or client-go writes warnings and read errors to stderr
+	ctx, closeConnection := context.WithCancel(ctx)
+	defer closeConnection()
+
+	s, err := c.connect(ctx)
+	if err != nil {
+		return View{}, fmt.Errorf("%w %s: %w", ErrKubeconfig, c.config.Kubeconfig, err)
+	}
+	var v View
+	if err := c.identity(ctx, s, &v); err != nil {
+		return View{}, err
+	}
+	if err := c.list(ctx, s, &v); err != nil {
+		return View{}, err
+	}
+	c.secrets(ctx, s, &v, refs)
+	return v, nil
+}
+
+// identity asks each time, although neither answer changes for as long as the
+// cluster lives: that it did change is what the caller has to hear of, and the
+// two cost less than a millisecond each.
+func (c *Client) identity(ctx context.Context, s *server, v *View) error {
+	namespace, err := get[*corev1.Namespace](ctx, s, "namespaces", "", metav1.NamespaceSystem)
+	if err != nil {
+		return err
+	}
+	node, err := get[*corev1.Node](ctx, s, "nodes", "", c.config.Node)
+	if errors.Is(err, errNotFound) {
+		return fmt.Errorf("%w: there is no node %q: it has not registered yet, or --node-name is wrong", ErrNodeUnknown, c.config.Node)
+	}
+	if err != nil {
+		return err
+	}
+	v.KubeSystemUID, v.NodeUID = string(namespace.UID), string(node.UID)
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			v.NodeIP = a.Address
+			break
+		}
+	}
+	return nil
+}
+
+func (c *Client) list(ctx context.Context, s *server, v *View) error {
+	for _, namespace := range c.config.Namespaces {
+		pods, version, err := listPods(ctx, s, namespace, c.config.Node)
+		if err != nil {
+			return err
+		}
+		v.Pods = append(v.Pods, pods...)
+		if v.ResourceVersion == "" {
+			v.ResourceVersion = version
+		}
+		older, err := resourceversion.CompareResourceVersion(version, v.ResourceVersion)
+		if err != nil {
+			return fmt.Errorf("list pods in namespace %s: %w: resourceVersion %q", namespace, ErrAnswer, version)
+		}
+		if older < 0 {
+			v.ResourceVersion = version
+		}
+	}
+	return nil
+}
+
+// secrets asks for each Secret once, even after one has failed: a Role may
+// allow some of them.
+func (c *Client) secrets(ctx context.Context, s *server, v *View, refs func(*corev1.Pod) []types.NamespacedName) {
+	v.Secrets = make(map[types.NamespacedName]*corev1.Secret)
+	v.Missing = make(map[types.NamespacedName]bool)
+	v.Failed = make(map[types.NamespacedName]error)
+	for i := range v.Pods {
+		for _, ref := range refs(&v.Pods[i]) {
+			if v.Secrets[ref] != nil || v.Missing[ref] || v.Failed[ref] != nil {
+				continue
+			}
+			secret, err := get[*corev1.Secret](ctx, s, "secrets", ref.Namespace, ref.Name)
+			switch {
+			case err == nil:
+				v.Secrets[ref] = secret
+			case errors.Is(err, errNotFound):
+				v.Missing[ref] = true
+			default:
+				v.Failed[ref] = err
+			}
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package apitest
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+)
+
+var codecs = func() serializer.CodecFactory {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	return serializer.NewCodecFactory(scheme)
+}()
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	if answer := s.begin(r); answer != nil {
+		answer(w, r)
+		return
+	}
+	where := resource(r)
+	switch {
+	case r.URL.Path == "/readyz" || r.URL.Path == "/livez":
+		_, _ = fmt.Fprint(w, "ok")
+	case r.Method != http.MethodGet || where.kind == "":
+		refuse(w, r, http.StatusNotFound)
+	case where.name == "":
+		s.list(w, r, where)
+	default:
+		s.get(w, r, where)
+	}
+}
+
+func (s *Server) get(w http.ResponseWriter, r *http.Request, where location) {
+	s.mu.Lock()
+	object := s.state.objects[r.URL.Path]
+	s.mu.Unlock()
+	if object == nil {
+		send(w, r, http.StatusNotFound, status(apierrors.NewNotFound(where.group(), where.name)))
+		return
+	}
+	send(w, r, http.StatusOK, object)
+}
+
+func (s *Server) list(w http.ResponseWriter, r *http.Request, where location) {
+	selector, err := fields.ParseSelector(r.URL.Query().Get("fieldSelector"))
+	if err != nil {
+		send(w, r, http.StatusBadRequest, status(apierrors.NewBadRequest(err.Error())))
+		return
+	}
+	s.mu.Lock()
+	pods, version := s.state.pods(where.namespace, func(p *corev1.Pod) bool {
+		return selector.Matches(fields.Set{"spec.nodeName": p.Spec.NodeName, "metadata.name": p.Name, "metadata.namespace": p.Namespace})
+	})
+	size := s.pageSize
+	s.mu.Unlock()
+
+	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: version}}
+	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+	list.Items = pods[min(from, len(pods)):]
+	if size > 0 && len(list.Items) > size {
+		list.Items, list.Continue = list.Items[:size], strconv.Itoa(from+size)
+	}
+	send(w, r, http.StatusOK, list)
+}
+
+// location is what a request path names. kind is empty for what is not served
+// here, name for a list.
+type location struct{ namespace, kind, name string }
+
+func (l location) group() schema.GroupResource { return schema.GroupResource{Resource: l.kind} }
+
+func resource(r *http.Request) location {
+	rest, ok := strings.CutPrefix(r.URL.Path, "/api/v1/")
+	parts := strings.Split(rest, "/")
+	switch {
+	case !ok:
+		return location{}
+	case len(parts) == 1 && parts[0] == "pods":
+		return location{kind: "pods"}
+	case len(parts) == 2 && (parts[0] == "nodes" || parts[0] == "namespaces"):
+		return location{kind: parts[0], name: parts[1]}
+	case len(parts) == 3 && parts[0] == "namespaces" && parts[2] == "pods":
+		return location{namespace: parts[1], kind: "pods"}
+	case len(parts) == 4 && parts[0] == "namespaces" && (parts[2] == "pods" || parts[2] == "secrets"):
+		return location{namespace: parts[1], kind: parts[2], name: parts[3]}
+	}
+	return location{}
+}
+
+// refuse words a status as kube-apiserver does: some are a Status object, some
+// plain text (apiserver/pkg/endpoints/handlers/responsewriters, v0.37).
+func refuse(w http.ResponseWriter, r *http.Request, code int) {
+	where := resource(r)
+	switch code {
+	case http.StatusUnauthorized:
+		send(w, r, code, status(apierrors.NewUnauthorized("Unauthorized")))
+	case http.StatusForbidden:
+		why := fmt.Errorf("User %q cannot get resource %q in API group %q", "apitest", where.kind, "")
+		send(w, r, code, status(apierrors.NewForbidden(where.group(), where.name, why)))
+	case http.StatusNotFound:
+		http.Error(w, "404 page not found", code)
+	case http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "Too many requests, please try again later.", code)
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+		send(w, r, code, status(apierrors.NewServiceUnavailable("apitest is not ready")))
+	default:
+		send(w, r, code, status(apierrors.NewGenericServerResponse(code, r.Method, where.group(), where.name, "apitest", 0, false)))
+	}
+}
+
+func status(err *apierrors.StatusError) *metav1.Status { return &err.ErrStatus }
+
+// send writes object in the first form that the client accepts and that this knows.
+func send(w http.ResponseWriter, r *http.Request, code int, object runtime.Object) {
+	form := runtime.ContentTypeJSON
+	if strings.HasPrefix(r.Header.Get("Accept"), runtime.ContentTypeProtobuf) {
+		form = runtime.ContentTypeProtobuf
+	}
+	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), form)
+	data, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), object)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", form)
+	w.WriteHeader(code)
+	_, _ = w.Write(data)
+}
