@@ -8,25 +8,62 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Facts reads out of a sanitized pod what Take said of it, so that at boot a
-// stored generation is all that is needed. Decode vouches for a stored pod.
-func Facts(sanitized *v1.Pod) (lock *Lock, ready *Probe, grace time.Duration, images []string) {
+// Facts are what a sanitized pod says beside its spec.
+type Facts struct {
+	Lock     *Lock         // nil: no lock
+	Ready    *Probe        // readiness as we ask it ourselves; nil: none that we can ask
+	Grace    time.Duration // for the checkpoint to end in at a handoff; 0: SIGKILL at once
+	Images   []string      // without duplicates, in the order of the containers
+	Findings []string      // what a user ought to know and need not act on
+}
+
+// Lock says which container takes which lock.
+type Lock struct {
+	Name      string // of the annotation
+	Path      string // on the host
+	Container string
+}
+
+// Probe is a readiness probe that can be asked from the node.
+type Probe struct {
+	Scheme  string // http, https or tcp
+	Host    string // host:port
+	Path    string // of http and https, with its query
+	Header  map[string][]string
+	Timeout time.Duration // at least a second
+}
+
+// FactsOf reads the facts out of a sanitized pod alone, so that at boot a stored
+// generation is all that is needed.
+func FactsOf(sanitized *v1.Pod) (Facts, error) {
+	if err := verify(sanitized); err != nil {
+		return Facts{}, fmt.Errorf("read sanitized pod: %w", err)
+	}
 	spec := &sanitized.Spec
+	var f Facts
 	if name := sanitized.Annotations[AnnotationLock]; name != "" {
-		if l, err := findLock(spec); err == nil {
-			lock = &Lock{Name: name, Path: l.path, Container: l.container.Name}
-			ready = checkReadiness(l.container.ReadinessProbe)
+		l, err := findLock(spec)
+		if err != nil {
+			return Facts{}, fmt.Errorf("read sanitized pod: %w", err)
 		}
+		f.Lock = &Lock{Name: name, Path: l.path, Container: l.container.Name}
+		f.Ready = checkReadiness(l.container.ReadinessProbe)
 	} else {
-		ready, _ = plainReadiness(spec)
+		f.Ready, f.Findings = plainReadiness(spec)
 	}
-	grace, _ = parseGrace(sanitized.Annotations[AnnotationHandoffGrace])
+	if f.Ready == nil && len(f.Findings) == 0 {
+		f.Findings = append(f.Findings, "UnsafeReadiness: there is no readiness probe to ask; who served for a while counts as ready")
+	}
+	if !spec.HostNetwork {
+		f.Findings = append(f.Findings, "PodNetwork: the checkpoint starts only once the network plugin runs, which may need the API server")
+	}
+	f.Grace, _ = parseGrace(sanitized.Annotations[AnnotationHandoffGrace])
 	for _, c := range allContainers(spec) {
-		if !slices.Contains(images, c.Image) {
-			images = append(images, c.Image)
+		if !slices.Contains(f.Images, c.Image) {
+			f.Images = append(f.Images, c.Image)
 		}
 	}
-	return lock, ready, grace, images
+	return f, nil
 }
 
 // checkReadiness is that of the container that takes the lock.
@@ -44,8 +81,8 @@ func checkReadiness(p *v1.Probe) *Probe {
 }
 
 // plainReadiness returns the first readiness probe of a pod without a lock that
-// can be asked from the node, and the fields of those that can't.
-func plainReadiness(spec *v1.PodSpec) (ready *Probe, cannot []string) {
+// can be asked from the node, and findings about those that can't.
+func plainReadiness(spec *v1.PodSpec) (ready *Probe, findings []string) {
 	for _, c := range allContainers(spec) {
 		p := c.ReadinessProbe
 		if p == nil {
@@ -54,12 +91,12 @@ func plainReadiness(spec *v1.PodSpec) (ready *Probe, cannot []string) {
 		asked, ok := plainProbe(spec, p)
 		switch {
 		case !ok:
-			cannot = append(cannot, c.at+".readinessProbe")
+			findings = append(findings, "UnsafeReadiness: "+c.at+".readinessProbe can't be asked from the node")
 		case ready == nil:
 			ready = &asked
 		}
 	}
-	return ready, cannot
+	return ready, findings
 }
 
 func plainProbe(spec *v1.PodSpec, p *v1.Probe) (Probe, bool) {
@@ -85,30 +122,7 @@ func plainProbe(spec *v1.PodSpec, p *v1.Probe) (Probe, bool) {
 	return asked, ok
 }
 
-// findings are what a user ought to know of a pod that can be protected.
-func findings(sanitized *v1.Pod) []string {
-	var f []string
-	spec := &sanitized.Spec
-	if sanitized.Annotations[AnnotationLock] != "" {
-		if l, err := findLock(spec); err == nil && l.container.ReadinessProbe == nil {
-			f = append(f, "UnsafeReadiness: "+l.at+" has no readinessProbe: a checkpoint counts as ready after it served for a while")
-		}
-	} else {
-		ready, cannot := plainReadiness(spec)
-		for _, at := range cannot {
-			f = append(f, "UnsafeReadiness: "+at+" can't be asked from the node")
-		}
-		if ready == nil && len(cannot) == 0 {
-			f = append(f, "UnsafeReadiness: no container has a readinessProbe: a checkpoint counts as ready after it served for a while")
-		}
-	}
-	if !spec.HostNetwork {
-		f = append(f, "PodNetwork: the checkpoint starts only once the network plugin runs, which may need the API server")
-	}
-	return f
-}
-
-// verify says whether Facts and IdentityOf can read pod.
+// verify says whether pod is one that Take made.
 func verify(pod *v1.Pod) error {
 	id := IdentityOf(pod)
 	if id.Namespace == "" || id.Workload == "" || id.Kind == "" || id.Namespace != pod.Namespace {
@@ -116,11 +130,6 @@ func verify(pod *v1.Pod) error {
 	}
 	if _, ok := parseGrace(pod.Annotations[AnnotationHandoffGrace]); !ok {
 		return fmt.Errorf("annotation %s: no duration", AnnotationHandoffGrace)
-	}
-	if id.Lock != "" {
-		if _, err := findLock(&pod.Spec); err != nil {
-			return err
-		}
 	}
 	return noReference(&pod.Spec)
 }

@@ -96,7 +96,7 @@ func readLaunch(spec *v1.PodSpec, c containerAt) (launch, error) {
 		return launch{}, refused(LockMismatch, at, "--lock stands there %d times; give it once", len(flags.locks))
 	}
 	if len(flags.rest) == 0 {
-		return launch{}, refused(LockMismatch, at, "no -- and program follow the flags of %s; add them", lockExec)
+		return launch{}, refused(LockMismatch, at, "no program follows the flags of %s; add -- and the program", lockExec)
 	}
 	host, err := hostFile(spec, c.Container, flags.locks[0], at)
 	if err != nil {
@@ -111,8 +111,8 @@ func readLaunch(spec *v1.PodSpec, c containerAt) (launch, error) {
 // commandLine is lock-exec's, parted.
 type commandLine struct {
 	locks []string // values of --lock
-	flags []string // everything else before the --
-	rest  []string // what follows the --
+	flags []string // the flags without a value, as they stand there
+	rest  []string // the program or target, with its arguments
 }
 
 // lockFlags reads the command of a container; ok is false if it takes no lock.
@@ -121,22 +121,31 @@ func lockFlags(c *v1.Container) (line commandLine, ok bool) {
 		return commandLine{}, false
 	}
 	line = partLine(slices.Concat(c.Command[1:], c.Args))
-	return line, len(line.locks) > 0 && !slices.Contains(line.flags, "check")
+	return line, len(line.locks) > 0
 }
 
+// partLine reads words as lock-exec does, by the rules of package flag: one dash
+// or two, the value joined by = or next, up to -- or the first word that is no flag.
 func partLine(words []string) (line commandLine) {
 	for i := 0; i < len(words); i++ {
-		value, joined := strings.CutPrefix(words[i], "--lock=")
-		switch {
-		case words[i] == "--":
+		name, value, joined := strings.Cut(words[i], "=")
+		switch name {
+		case "--":
 			line.rest = words[i+1:]
 			return line
-		case joined:
-			line.locks = append(line.locks, value)
-		case words[i] == "--lock" && i+1 < len(words):
-			i++
-			line.locks = append(line.locks, words[i])
+		case "-lock", "--lock", "-env-dir", "--env-dir", "-start-window", "--start-window":
+			if !joined && i+1 < len(words) {
+				i++
+				value = words[i]
+			}
+			if strings.HasSuffix(name, "-lock") {
+				line.locks = append(line.locks, value)
+			}
 		default:
+			if len(name) < 2 || name[0] != '-' {
+				line.rest = words[i:]
+				return line
+			}
 			line.flags = append(line.flags, words[i])
 		}
 	}

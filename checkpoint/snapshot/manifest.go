@@ -86,7 +86,7 @@ func mountPayload(spec *v1.PodSpec, volumes map[string]string) error {
 }
 
 // Decode reads the JSON of a sanitized pod. It refuses one of which it would
-// lose a field, and one that Facts and Manifest could not read.
+// lose a field, and one that Take can't have made.
 func Decode(data []byte) (*v1.Pod, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()

@@ -41,12 +41,26 @@ func (l launch) guardProbes(spec *v1.PodSpec) error {
 		if p.probe == nil {
 			continue
 		}
-		if !spec.HostNetwork {
-			return refused(Unsupported, "spec.hostNetwork", "probes of a pod with a lock are asked on the host's network; set it to true")
+		if err := seesItself(spec); err != nil {
+			return err
 		}
 		if err := l.guardProbe(spec, p.probe, p.flags, l.at+"."+p.name); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// seesItself: we ask on the host's network, and lock-exec check asks about
+// process 1, which must be the container's.
+func seesItself(spec *v1.PodSpec) error {
+	switch {
+	case !spec.HostNetwork:
+		return refused(Unsupported, "spec.hostNetwork", "probes of a pod with a lock are asked on the host's network; set it to true")
+	case spec.HostPID:
+		return refused(Unsupported, "spec.hostPID", "%s check could not tell who holds the lock; remove it", lockExec)
+	case isTrue(spec.ShareProcessNamespace):
+		return refused(Unsupported, "spec.shareProcessNamespace", "%s check could not tell who holds the lock; remove it", lockExec)
 	}
 	return nil
 }
@@ -67,11 +81,17 @@ func (l launch) guardProbe(spec *v1.PodSpec, p *v1.Probe, flags []string, at str
 // verifyCheck lets only lock-exec check pass, of the same lock.
 func (l launch) verifyCheck(spec *v1.PodSpec, command []string, mode, at string) error {
 	line, ok := checkLine(command)
+	modes := line.flags
+	if len(modes) == 0 {
+		modes = []string{"--ready"} // lock-exec's default
+	}
 	switch {
 	case !ok:
 		return refused(Unsupported, at, "of a pod with a lock only httpGet, tcpSocket and %s check can be asked; use one of them", lockExec)
-	case !slices.Contains(line.flags, mode) || strings.Contains(strings.Join(command, " "), "$("):
-		return refused(Unsupported, at, "it must ask %s, without variables; correct it", mode)
+	case !slices.Equal(modes, []string{mode}):
+		return refused(Unsupported, at, "it must ask %s check %s; correct it", lockExec, mode)
+	case strings.Contains(strings.Join(command, " "), "$("):
+		return refused(Unsupported, at, "variables are not known on the node; write them out")
 	case len(line.locks) != 1:
 		return refused(LockMismatch, at, "it must name the lock once; correct it")
 	}

@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,14 +35,10 @@ type Objects struct {
 type Snapshot struct {
 	// Pod carries no name and no uid yet, and payload volumes without their
 	// paths: Manifest gives it both. Its metadata is the namespace and our own
-	// annotations, so that Facts and IdentityOf need nothing else.
-	Pod      *v1.Pod
-	Volumes  []Volume      // the payload, in the order of the pod's volumes
-	Lock     *Lock         // nil: no lock
-	Ready    *Probe        // readiness as we ask it ourselves; nil: none that we can ask
-	Grace    time.Duration // for the checkpoint to end in at a handoff; 0: SIGKILL at once
-	Images   []string      // without duplicates, in the order of the containers
-	Findings []string      // what a user ought to know and need not act on
+	// annotations, so that FactsOf and IdentityOf need nothing else.
+	Pod     *v1.Pod
+	Volumes []Volume // the payload, in the order of the pod's volumes
+	Facts
 }
 
 // Volume is the payload of one volume.
@@ -59,22 +54,6 @@ type File struct {
 	Data     []byte
 	Mode     fs.FileMode // permissions only
 	UID, GID int
-}
-
-// Lock says which container takes which lock.
-type Lock struct {
-	Name      string // of the annotation
-	Path      string // on the host
-	Container string
-}
-
-// Probe is a readiness probe that can be asked from the node.
-type Probe struct {
-	Scheme  string // http, https or tcp
-	Host    string // host:port
-	Path    string // of http and https, with its query
-	Header  map[string][]string
-	Timeout time.Duration // at least a second
 }
 
 // Take makes the snapshot of a parent. It leaves pod and o alone. An error is
@@ -107,10 +86,6 @@ func Take(pod *v1.Pod, o Objects, c Config) (*Snapshot, error) {
 	if err := guard(spec, id.Lock, c.LockDir); err != nil {
 		return nil, err
 	}
-	if err := noReference(spec); err != nil {
-		return nil, err
-	}
-
 	static := &v1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -119,9 +94,11 @@ func Take(pod *v1.Pod, o Objects, c Config) (*Snapshot, error) {
 		},
 		Spec: *spec,
 	}
-	s := &Snapshot{Pod: static, Volumes: volumes, Findings: findings(static)}
-	s.Lock, s.Ready, s.Grace, s.Images = Facts(static)
-	return s, nil
+	facts, err := FactsOf(static) // the last gate: nothing names the API server any more
+	if err != nil {
+		return nil, err
+	}
+	return &Snapshot{Pod: static, Volumes: volumes, Facts: facts}, nil
 }
 
 // Reference names a Secret that a pod's volumes need.

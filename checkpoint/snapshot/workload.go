@@ -71,7 +71,7 @@ func (id Identity) named() bool {
 	return id.Kind == kindPod || id.Kind == kindStatefulSet
 }
 
-// annotations are those of a generation, from which IdentityOf and Facts read.
+// annotations are those of a generation, from which IdentityOf and FactsOf read.
 func (id Identity) annotations(grace time.Duration) map[string]string {
 	a := map[string]string{
 		AnnotationCheckpointOf: id.Namespace + "/" + id.Workload,
