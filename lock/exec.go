@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -38,10 +39,12 @@ func Exec(argv, env []string) error {
 		return err
 	}
 	// A signal that is caught becomes default in exec, one that is ignored
-	// stays ignored: so catch all. A Go program catches those that it is asked for.
-	caught := make(chan os.Signal, 1)
-	signal.Notify(caught)
-	defer signal.Stop(caught)
+	// stays ignored: so catch those. To catch all takes Go most of a millisecond.
+	if ignored := ignoredSignals(); len(ignored) > 0 {
+		caught := make(chan os.Signal, 1)
+		signal.Notify(caught, ignored...)
+		defer signal.Stop(caught)
+	}
 
 	// exec keeps the mask of the thread that calls it.
 	runtime.LockOSThread()
@@ -53,6 +56,26 @@ func Exec(argv, env []string) error {
 	err = syscall.Exec(path, argv, env)
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
 	return fmt.Errorf("exec %s: %w", path, err)
+}
+
+// ignoredSignals asks the kernel, since the runtime leaves some as they were
+// inherited and does not tell which.
+func ignoredSignals() []os.Signal {
+	all := ^uint64(0)
+	if status, err := os.ReadFile("/proc/self/status"); err == nil {
+		_, after, _ := strings.Cut(string(status), "SigIgn:\t")
+		mask, _, _ := strings.Cut(after, "\n")
+		if set, err := strconv.ParseUint(mask, 16, 64); err == nil {
+			all = set
+		}
+	}
+	var ignored []os.Signal
+	for n := range 64 {
+		if all&(1<<n) != 0 {
+			ignored = append(ignored, syscall.Signal(n+1))
+		}
+	}
+	return ignored
 }
 
 // Program returns the path of the program name. As execvp(3), it looks for a

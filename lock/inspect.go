@@ -172,8 +172,9 @@ func (id identity) split(proc string, e entry) bool {
 		if d.inode != e.inode || d.device != e.device && !id.shifty {
 			return true
 		}
-		split = d.opened() == id.path ||
-			filepath.Base(d.opened()) == filepath.Base(id.path) && id.sameDir(proc, e.pid, filepath.Dir(d.opened()))
+		dir, base := filepath.Split(d.opened())
+		split = dir+base == id.path ||
+			base == filepath.Base(id.path) && id.sameDir(proc, e.pid, dir)
 		return false
 	})
 	return split

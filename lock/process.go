@@ -64,10 +64,10 @@ func gone(err error) error {
 
 // A descriptor is one open file of a process.
 type descriptor struct {
-	link   string // what it was opened as, in the process's mount namespace; with " (deleted)" where it was removed
+	link   string // path of its link in the procfs
+	info   string // path of its fdinfo
 	device uint64
 	inode  uint64
-	info   string // path of its fdinfo
 }
 
 // descriptors calls visit for the open files of a process, lowest first, until
@@ -94,16 +94,16 @@ func descriptors(proc string, pid int, visit func(descriptor) (more bool)) error
 			if err := again(func() error { return unix.Stat(link, &stat) }); err != nil {
 				continue // closed meanwhile
 			}
-			to, err := os.Readlink(link)
-			if err != nil {
-				continue
-			}
-			if !visit(descriptor{to, stat.Dev, stat.Ino, filepath.Join(base, "fdinfo", name)}) {
+			if !visit(descriptor{link, filepath.Join(base, "fdinfo", name), stat.Dev, stat.Ino}) {
 				return nil
 			}
 		}
 	}
 }
 
-// opened is the path that the descriptor was opened by.
-func (d descriptor) opened() string { return strings.TrimSuffix(d.link, " (deleted)") }
+// opened is the path that the descriptor was opened by, as the process sees it,
+// whether or not it was removed since; "" where it is closed by now.
+func (d descriptor) opened() string {
+	link, _ := os.Readlink(d.link)
+	return strings.TrimSuffix(link, " (deleted)")
+}
