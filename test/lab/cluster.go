@@ -1,0 +1,318 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/pod-checkpointer/pod-checkpointer/test/lab/node"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// temporaryAPIServer runs on the node itself until the self-hosted one can take over.
+const temporaryAPIServer Component = "kube-apiserver-temporary"
+
+// upTimeout is for all of bringing up, once everything is built. A quiet
+// machine of two cores takes 10 to 15 s.
+const upTimeout = 3 * time.Minute
+
+// bringUp goes from nothing to a cluster.
+func (l *Lab) bringUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, upTimeout, fmt.Errorf("not up after %s", upTimeout))
+	defer cancel()
+	if err := networkOf(l.options.Name).make(ctx); err != nil {
+		return err
+	}
+	if err := l.makeDisk(); err != nil {
+		return err
+	}
+	certs, err := newPKI(l.options.Node, net.ParseIP(nodeIP))
+	if err != nil {
+		return err
+	}
+	if err := l.configure(certs); err != nil {
+		return fmt.Errorf("write the node's configuration: %w", err)
+	}
+	if err := l.timed("images provided", func() error { return l.provision(ctx) }); err != nil {
+		return err
+	}
+	if err := l.timed("power on", func() error { return l.powerOn(ctx) }); err != nil {
+		return err
+	}
+	start := l.startSelfHosted
+	if l.options.StaticAPIServer {
+		start = l.startStatic
+	}
+	if err := start(ctx, certs); err != nil {
+		return err
+	}
+	if l.options.NoDaemon {
+		return nil
+	}
+	return l.timed("pod-checkpointer runs", func() error { return l.startDaemon(ctx) })
+}
+
+// configure writes everything that the node's components read.
+func (l *Lab) configure(certs *pki) error {
+	etc := filepath.Join(l.diskDir(), "etc")
+	lockExec := filepath.Join(l.diskDir(), "opt/pod-checkpointer/bin")
+	if err := os.MkdirAll(lockExec, 0o755); err != nil {
+		return err
+	}
+	for path, text := range map[string]string{
+		"cni/net.d/10-lab.conflist": cniConfig(),
+		"containerd/config.toml":    containerdConfig(),
+		"kubernetes/kubelet.yaml":   kubeletConfig(cgroupsOf(l.options.Name).root),
+	} {
+		path = filepath.Join(etc, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, user := range []string{"admin", "kubelet", "kube-controller-manager", "kube-scheduler", "pod-checkpointer"} {
+		config, err := certs.kubeconfig(user)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(etc, "kubernetes", user+".conf"), config, 0o600); err != nil {
+			return err
+		}
+	}
+	// The API server's own files reach it by a Secret, so that a copy of its pod
+	// is worth nothing without a copy of that.
+	files := []string{"ca.crt", "kubelet-server.crt", "kubelet-server.key", "sa.key"}
+	if l.options.StaticAPIServer {
+		files = append(files, apiServerFiles...)
+	}
+	return errors.Join(
+		certs.write(filepath.Join(etc, "kubernetes/pki"), files...),
+		copyFile(l.made.LockExec, filepath.Join(lockExec, "lock-exec"), 0o755),
+	)
+}
+
+// startStatic starts a cluster whose API server is a static pod.
+func (l *Lab) startStatic(ctx context.Context, certs *pki) error {
+	set, err := l.daemonSet()
+	if err != nil {
+		return err
+	}
+	if err := l.PlaceManifest("kube-apiserver.yaml", plainStaticPod(set)); err != nil {
+		return err
+	}
+	if err := l.StartAll(ctx); err != nil {
+		return err
+	}
+	if err := l.timed("static API server is ready", func() error { return l.AwaitReady(ctx) }); err != nil {
+		return err
+	}
+	return l.apply(ctx, certs)
+}
+
+// startSelfHosted starts a cluster whose API server is a DaemonSet, by way of
+// one that holds the same lock until the DaemonSet's pod waits for it.
+func (l *Lab) startSelfHosted(ctx context.Context, certs *pki) error {
+	set, err := l.daemonSet()
+	if err != nil {
+		return err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return l.startRuntime(groupCtx) })
+	group.Go(func() error {
+		return l.timed("temporary API server is ready", func() error {
+			return l.startTemporary(groupCtx, temporary(set, "/run/lab/secrets"), certs)
+		})
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, c := range []Component{Kubelet, ControllerManager, Scheduler} {
+		if err := l.Start(ctx, c); err != nil {
+			return err
+		}
+	}
+	if err := l.timed("objects made, node registered", func() error { return l.apply(ctx, certs) }); err != nil {
+		return err
+	}
+	kind := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}
+	if err := l.create(ctx, kind, systemSpace, set); err != nil {
+		return err
+	}
+	if err := l.timed("API server's pod waits", func() error { return l.awaitParent(ctx) }); err != nil {
+		return err
+	}
+	return l.timed("self-hosted API server is ready", func() error {
+		if err := l.Kill(temporaryAPIServer); err != nil {
+			return err
+		}
+		return l.AwaitReady(ctx)
+	})
+}
+
+// startRuntime starts containerd and gives it the daemon's image.
+func (l *Lab) startRuntime(ctx context.Context) error {
+	if err := l.Start(ctx, Containerd); err != nil {
+		return err
+	}
+	if l.options.NoDaemon {
+		return nil
+	}
+	img, err := l.made.daemonImage()
+	if err != nil {
+		return err
+	}
+	return l.importImage(ctx, img)
+}
+
+func (l *Lab) startTemporary(ctx context.Context, argv []string, certs *pki) error {
+	if err := l.Start(ctx, Etcd); err != nil {
+		return err
+	}
+	secrets, err := l.NodePath("/run/lab/secrets") // gone with the first power cut
+	if err != nil {
+		return err
+	}
+	locks, err := l.NodePath("/run/lock/pod-checkpointer")
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(certs.write(secrets, apiServerFiles...), os.MkdirAll(locks, 0o755)); err != nil {
+		return err
+	}
+	if err := l.startUnit(node.Unit{Name: string(temporaryAPIServer), Argv: argv}); err != nil {
+		return err
+	}
+	return l.AwaitReady(ctx)
+}
+
+// apply makes what the cluster needs before the DaemonSet.
+func (l *Lab) apply(ctx context.Context, certs *pki) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: apiServer, Namespace: systemSpace}, Data: map[string][]byte{}}
+	for _, name := range apiServerFiles {
+		secret.Data[name] = certs.files[name]
+	}
+	if err := l.create(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, systemSpace, secret); err != nil {
+		return err
+	}
+	objects, err := l.objects("rbac.yaml")
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := l.create(ctx, object.GroupVersionKind(), object.GetNamespace(), object); err != nil {
+			return err
+		}
+	}
+	// What an installer does: a kubelet may not give itself this label.
+	label := map[string]any{"metadata": map[string]any{"labels": map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
+	if err := l.retry(ctx, http.MethodPatch, "/api/v1/nodes/"+l.options.Node, label, nil); err != nil {
+		return fmt.Errorf("wait for the node to register: %w", err)
+	}
+	// Admission refuses pods without it, and a DaemonSet's next try may take long.
+	if err := l.retry(ctx, http.MethodGet, "/api/v1/namespaces/"+systemSpace+"/serviceaccounts/default", nil, nil); err != nil {
+		return fmt.Errorf("wait for the service account of %s: %w", systemSpace, err)
+	}
+	return nil
+}
+
+// create makes an object, over and over until its namespace is there.
+func (l *Lab) create(ctx context.Context, kind schema.GroupVersionKind, namespace string, object any) error {
+	if err := l.retry(ctx, http.MethodPost, collection(kind, namespace), object, nil); err != nil {
+		return fmt.Errorf("create %s: %w", kind.Kind, err)
+	}
+	return nil
+}
+
+// retry is call for what a new cluster does not have at once: it goes on while
+// the answer is 404 or 5xx, or there is none.
+func (l *Lab) retry(ctx context.Context, method, path string, in, out any) error {
+	client, err := l.Admin()
+	if err != nil {
+		return err
+	}
+	var answer *statusError
+	err = poll(ctx, 50*time.Millisecond, func() error {
+		err := call(ctx, client, method, path, in, out)
+		if errors.As(err, &answer) && answer.code != http.StatusNotFound && answer.code < 500 {
+			return nil
+		}
+		answer = nil
+		return err
+	})
+	if answer != nil {
+		return answer
+	}
+	return err
+}
+
+// awaitParent waits until the API server's pod runs, which means that it waits
+// for the lock, or is about to.
+func (l *Lab) awaitParent(ctx context.Context) error {
+	path := "/api/v1/namespaces/" + systemSpace + "/pods?labelSelector=k8s-app%3D" + apiServer
+	client, err := l.Admin()
+	if err != nil {
+		return err
+	}
+	return poll(ctx, 100*time.Millisecond, func() error {
+		var pods corev1.PodList
+		if err := call(ctx, client, http.MethodGet, path, nil, &pods); err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			for _, status := range pod.Status.ContainerStatuses {
+				if status.State.Running != nil {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("none of its %d pods runs", len(pods.Items))
+	})
+}
+
+// startDaemon places pod-checkpointer's static pod and waits until it answers.
+func (l *Lab) startDaemon(ctx context.Context) error {
+	pod, err := l.daemonPod()
+	if err != nil {
+		return err
+	}
+	if err := l.PlaceManifest("pod-checkpointer.yaml", pod); err != nil {
+		return err
+	}
+	transport := &http.Transport{DialContext: l.Dial, DisableKeepAlives: true}
+	client := &http.Client{Transport: transport, Timeout: time.Second}
+	return poll(ctx, 100*time.Millisecond, func() error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10299/healthz", nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("/healthz: status %d", response.StatusCode)
+		}
+		return nil
+	})
+}
+
+// Kubectl runs kubectl on the node as the administrator and returns what it printed.
+func (l *Lab) Kubectl(ctx context.Context, args ...string) (string, error) {
+	return l.Exec(ctx, KubectlCommand(args...)...)
+}
+
+// KubectlCommand is the command line, inside of the node, of the administrator's kubectl.
+func KubectlCommand(args ...string) []string {
+	return append([]string{kubernetesDir + "/kubectl", "--kubeconfig=/etc/kubernetes/admin.conf"}, args...)
+}

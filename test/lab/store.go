@@ -1,0 +1,122 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+)
+
+// provision fills the runtime's folder on the disk with images. Importing them
+// takes seconds each time, so that a store with them in it is kept in the cache.
+func (l *Lab) provision(ctx context.Context) error {
+	key, err := l.made.storeKey()
+	if err != nil {
+		return err
+	}
+	disk := filepath.Join(l.diskDir(), "/var/lib/containerd")
+	store, err := cache{l.options.Cache}.get(ctx, "containerd", key, func(dir string) error {
+		return l.makeStore(ctx, disk, filepath.Join(dir, "store"))
+	})
+	if err != nil {
+		return fmt.Errorf("make the store of images: %w", err)
+	}
+	if err := removeAll(disk); err != nil {
+		return err
+	}
+	return cloneTree(filepath.Join(store, "store"), disk)
+}
+
+// makeStore boots the node with a runtime alone, which imports the images.
+func (l *Lab) makeStore(ctx context.Context, disk, into string) error {
+	if err := l.powerOn(ctx); err != nil {
+		return err
+	}
+	if err := l.Start(ctx, Containerd); err != nil {
+		return err
+	}
+	images, err := l.made.images()
+	if err != nil {
+		return err
+	}
+	for _, img := range images {
+		if err := l.timed("import "+img.Ref, func() error { return l.importImage(ctx, img) }); err != nil {
+			return err
+		}
+	}
+	// In order, so that its database is whole.
+	if err := errors.Join(l.Stop(Containerd), l.PowerCut(ctx)); err != nil {
+		return err
+	}
+	return cloneTree(disk, into)
+}
+
+// importImage gives an image to the node's runtime.
+func (l *Lab) importImage(ctx context.Context, img image) error {
+	archive, err := os.CreateTemp("", "lab-image-*.tar")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(archive.Name())
+	defer archive.Close()
+	if err := img.write(archive, runtime.GOARCH); err != nil {
+		return err
+	}
+	if _, err := archive.Seek(0, 0); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, debianDir+"/usr/bin/ctr", "--address", criSocket, "--namespace", "k8s.io", "images", "import", "-")
+	cmd.Stdin = archive // the node has another /tmp
+	var text limited
+	cmd.Stdout, cmd.Stderr = &text, &text
+	if err := l.Run(cmd); err != nil {
+		return fmt.Errorf("ctr import: %w: %s", err, text)
+	}
+	return nil
+}
+
+// limited keeps the end of what is written to it.
+type limited []byte
+
+func (t *limited) Write(p []byte) (int, error) {
+	*t = append(*t, p...)
+	*t = (*t)[max(0, len(*t)-4096):]
+	return len(p), nil
+}
+
+// awaitRuntime waits until the runtime accepts connections, as systemd waits
+// for its notification.
+func (l *Lab) awaitRuntime(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("no answer for 30 s"))
+	defer cancel()
+	pid, err := l.initPID()
+	if err != nil {
+		return err
+	}
+	socket := filepath.Join("/proc", strconv.Itoa(pid), "root", criSocket)
+	ended := false
+	err = poll(ctx, 10*time.Millisecond, func() error {
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			return conn.Close()
+		}
+		s, gone := l.Component(Containerd)
+		if ended = gone == nil && s.PID == 0; ended {
+			return nil // waiting longer is of no use
+		}
+		return err
+	})
+	if ended {
+		err = errors.New("it ended at once")
+	}
+	if err != nil {
+		return fmt.Errorf("wait for containerd, see %s: %w", l.Log(Containerd), err)
+	}
+	return nil
+}
