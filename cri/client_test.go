@@ -141,7 +141,7 @@ func TestSocketThatNobodyServesEndsWithTheDeadline(t *testing.T) {
 	path := filepath.Join(shortDir(t), "mute.sock")
 	l, err := net.Listen("unix", path) // the kernel accepts, nobody reads
 	require.NoError(t, err)
-	defer l.Close()
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	c := newClient(t, path)
 	begin := time.Now()
 	_, err = c.Pods(within(t, 100*time.Millisecond))
@@ -220,10 +220,10 @@ func TestStop(t *testing.T) {
 	assert.ErrorContains(t, c.StopSandbox(ctx, "s1"), "stop pod sandbox s1 at unix:///")
 }
 
-// shortDir is a temporary directory whose path leaves room for a socket's name.
+// shortDir is a temporary directory.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "cri")
+	dir, err := os.MkdirTemp("", "cri") //nolint:usetesting // the path of a socket must be short
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir

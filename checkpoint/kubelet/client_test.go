@@ -120,7 +120,7 @@ func TestPodsAPIThatGivesNoAnswerIsUnknown(t *testing.T) {
 		f.podResources(t)
 		l, err := net.Listen("unix", filepath.Join(f.dir, "pods-api", "pods-api.sock"))
 		require.NoError(t, err)
-		defer l.Close()
+		t.Cleanup(func() { require.NoError(t, l.Close()) })
 		v, err := newClient(t, f).View(within(t, 100*time.Millisecond), nil)
 		require.NoError(t, err)
 		assert.Equal(t, Unknown, v.Regime)
@@ -190,8 +190,10 @@ func TestAnswersOfTwoKubeletsAreNotJoined(t *testing.T) {
 	stdout, err := successor.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, successor.Start())
-	defer successor.Wait() //nolint:errcheck // it says nothing
-	defer stdin.Close()
+	t.Cleanup(func() {
+		require.NoError(t, stdin.Close()) // tells it to end
+		require.NoError(t, successor.Wait())
+	})
 	_, err = io.ReadFull(stdout, make([]byte, 1)) // it listens
 	require.NoError(t, err)
 

@@ -32,7 +32,7 @@ type fake struct {
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "kubelet") // the path of a socket must be short
+	dir, err := os.MkdirTemp("", "kubelet") //nolint:usetesting // the path of a socket must be short
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	for _, sub := range []string{"pod-resources", "pods-api"} {

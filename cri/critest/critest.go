@@ -69,7 +69,7 @@ type Server struct {
 // Start returns a runtime without pods that is up. It goes down with the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "cri") // the path of a socket must be short
+	dir, err := os.MkdirTemp("", "cri") //nolint:usetesting // the path of a socket must be short
 	require.NoError(t, err)
 	s := &Server{t: t, socket: filepath.Join(dir, "cri.sock"), resumed: make(chan struct{})}
 	close(s.resumed)
