@@ -191,7 +191,7 @@ func TestForeignAnswersAreUnknownAndNotQuoted(t *testing.T) {
 		err    error
 	}{
 		"login page":     {"/", html, api.ErrAnswer},
-		"error page":     {"/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, secretValue, 502) }, api.ErrServer},
+		"error page":     {"/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, secretValue, http.StatusBadGateway) }, api.ErrServer},
 		"empty":          {"/pods", reply(200, ""), api.ErrAnswer},
 		"no kind":        {"/pods", reply(200, `{"items":[],"x":"`+secretValue+`"}`), api.ErrAnswer},
 		"broken":         {"/pods", reply(200, `{"kind":"PodList","apiVersion":"v1","items":["`+secretValue), api.ErrAnswer},
@@ -203,7 +203,7 @@ func TestForeignAnswersAreUnknownAndNotQuoted(t *testing.T) {
 		"success":        {"/pods", reply(200, `{"kind":"Status","apiVersion":"v1","status":"Success"}`), api.ErrAnswer},
 		"another object": {"/nodes/", reply(200, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"master-1","uid":"u"}}`), api.ErrAnswer},
 		"object, no UID": {"/nodes/", reply(200, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"master-0"}}`), api.ErrAnswer},
-		"redirected":     {"/pods", http.RedirectHandler("http://127.0.0.1:1/", 302).ServeHTTP, api.ErrAnswer},
+		"redirected":     {"/pods", http.RedirectHandler("http://127.0.0.1:1/", http.StatusFound).ServeHTTP, api.ErrAnswer},
 		"cut off":        {"/pods", cutOff, api.ErrUnreachable},
 		"no content type": {"/pods", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header()["Content-Type"] = nil

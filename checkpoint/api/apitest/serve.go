@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -105,8 +106,8 @@ func refuse(w http.ResponseWriter, r *http.Request, code int) {
 	case http.StatusUnauthorized:
 		send(w, r, code, status(apierrors.NewUnauthorized("Unauthorized")))
 	case http.StatusForbidden:
-		why := fmt.Errorf("User %q cannot get resource %q in API group %q", "apitest", where.kind, "")
-		send(w, r, code, status(apierrors.NewForbidden(where.group(), where.name, why)))
+		why := fmt.Sprintf("User %q cannot get resource %q in API group %q", "apitest", where.kind, "")
+		send(w, r, code, status(apierrors.NewForbidden(where.group(), where.name, errors.New(why))))
 	case http.StatusNotFound:
 		http.Error(w, "404 page not found", code)
 	case http.StatusTooManyRequests:
