@@ -91,10 +91,10 @@ func (t Target) get(ctx context.Context) error {
 	defer res.Body.Close()
 	// As much of the body as the kubelet reads: an answer that breaks off is none.
 	if _, err := io.CopyN(io.Discard, res.Body, 10<<10); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("probe %s: read answer: %w", req.URL, err)
+		return fmt.Errorf("probe %s: read answer: %w", res.Request.URL, err)
 	}
 	if res.StatusCode < http.StatusOK || res.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("probe %s: status %d", req.URL, res.StatusCode)
+		return fmt.Errorf("probe %s: status %d", res.Request.URL, res.StatusCode)
 	}
 	return nil
 }
