@@ -128,6 +128,9 @@ func (l *Lab) startSelfHosted(ctx context.Context, certs *pki) error {
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return l.startRuntime(groupCtx) })
+	group.Go(func() error { // both wait for an API server
+		return errors.Join(l.Start(groupCtx, ControllerManager), l.Start(groupCtx, Scheduler))
+	})
 	group.Go(func() error {
 		return l.timed("temporary API server is ready", func() error {
 			return l.startTemporary(groupCtx, temporary(set, "/run/lab/secrets"), certs)
@@ -136,10 +139,9 @@ func (l *Lab) startSelfHosted(ctx context.Context, certs *pki) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	for _, c := range []Component{Kubelet, ControllerManager, Scheduler} {
-		if err := l.Start(ctx, c); err != nil {
-			return err
-		}
+	// Not before there is an API server, from which its reflectors would have backed off.
+	if err := l.Start(ctx, Kubelet); err != nil {
+		return err
 	}
 	if err := l.timed("objects made, node registered", func() error { return l.apply(ctx, certs) }); err != nil {
 		return err

@@ -63,7 +63,11 @@ func Up(ctx context.Context, options Options) (_ *Lab, err error) {
 	if err := l.clear(ctx, true); err != nil {
 		return nil, fmt.Errorf("remove the lab before: %w", err)
 	}
-	if l.made, err = makeArtefacts(ctx, o, l.binDir(), l.say); err != nil {
+	err = l.timed("programs built or found", func() (err error) {
+		l.made, err = makeArtefacts(ctx, o, l.binDir(), l.say)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	if err := l.save(); err != nil {
