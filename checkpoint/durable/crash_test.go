@@ -137,9 +137,20 @@ func TestEveryFailureLeavesOldOrNewAndNoTemporaries(t *testing.T) {
 					d := open(t, k)
 					c.before(t, d)
 					old := strings.Join(names(t, d), "\n")
-					k.Fail(nth(n, false, cause))
+					open, fail := 0, nth(n, false, cause)
+					k.Fail(func(op, name string) error {
+						err := fail(op, name)
+						switch {
+						case op == "close":
+							open--
+						case op == "create" && err == nil:
+							open++
+						}
+						return err
+					})
 					err := c.call(d)
 					k.Fail(nil)
+					assert.Zero(t, open, "files left open after %v", err)
 					if done = err == nil; !done {
 						require.ErrorIs(t, err, cause)
 						var path *fs.PathError

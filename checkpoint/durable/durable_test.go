@@ -206,6 +206,32 @@ func TestTemporaryNamesBeginWithDotAndFit(t *testing.T) {
 	assert.True(t, strings.HasPrefix(TempPrefix, "."))
 }
 
+func TestLeftOversAreNoHindrance(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *Dir) {
+		for name, call := range map[string]func(name string) error{
+			"file": func(name string) error { return d.WriteFile(name, nil, 0o600) },
+			"link": func(name string) error { return d.Symlink("x", name) },
+			"tree": func(name string) error { return d.WriteTree(name, Tree{Perm: 0o700}) },
+			"gone": d.RemoveAll,
+		} {
+			require.NoError(t, d.Mkdir(tempName(name)+"/of/a/crash", 0o755))
+			require.NoError(t, call(name), name)
+			require.NoError(t, d.RemoveAll(name))
+		}
+		assert.Empty(t, names(t, d))
+	})
+}
+
+func TestNewFilesAreClosedToOthers(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *Dir) {
+		f, err := d.disk.create("f")
+		require.NoError(t, err)
+		defer f.Close()
+		require.NoError(t, d.disk.mkdir("d"))
+		assert.Equal(t, []string{"d drwx------", "f -rw------- "}, names(t, d), "whatever the umask is")
+	})
+}
+
 func TestOwnersAreSet(t *testing.T) {
 	uid, gid := os.Getuid(), os.Getgid()
 	if uid == 0 {

@@ -65,8 +65,7 @@ func (d *Dir) write(name string, data []byte, perm fs.FileMode, uid, gid int) er
 	if err != nil {
 		return err
 	}
-	err = errors.Join(d.fill(f, name, data, perm, uid, gid), d.do("close", name, f.Close))
-	return err
+	return errors.Join(d.fill(f, name, data, perm, uid, gid), d.do("close", name, f.Close))
 }
 
 // fill sets the owner before the mode, since chown(2) may clear mode bits, and
@@ -105,6 +104,7 @@ func (d *Dir) Rename(from, to string) error {
 	if err := d.syncEntry(to); err != nil {
 		return err
 	}
+	// POSIX promises nothing of the old directory for a sync of the new one.
 	if path.Dir(from) != path.Dir(to) {
 		if err := d.syncEntry(from); err != nil {
 			return err
