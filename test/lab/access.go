@@ -65,7 +65,8 @@ func (l *Lab) Exec(ctx context.Context, argv ...string) (string, error) {
 }
 
 // Run runs a command inside of the node instead of here. Its path must be an
-// absolute one of the node; it is ended like any other by its context.
+// absolute one of the node, its folder is the node's /, and with no Env it gets
+// the node's; it is ended like any other by its context.
 func (l *Lab) Run(cmd *exec.Cmd) error {
 	pid, err := l.initPID()
 	if err != nil {
@@ -74,8 +75,8 @@ func (l *Lab) Run(cmd *exec.Cmd) error {
 	if cmd.Dir == "" {
 		cmd.Dir = "/"
 	}
-	if cmd.Env == nil {
-		cmd.Env = append(os.Environ(), "PATH="+nodePath)
+	if cmd.Env == nil { // nothing of this process's: proxies, KUBECONFIG
+		cmd.Env = []string{"PATH=" + nodePath, "HOME=/root", "TERM=" + os.Getenv("TERM")}
 	}
 	const all = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNET
 	err = onThread(func() error {
@@ -102,27 +103,11 @@ func (l *Lab) Run(cmd *exec.Cmd) error {
 // Dial connects to an address as the node's own programs would: "127.0.0.1:6443"
 // is the node's. It works, and is refused, with and without power.
 func (l *Lab) Dial(ctx context.Context, netw, address string) (conn net.Conn, err error) {
-	err = l.inNetwork(func() error {
+	err = inNetwork(l.network().node(), func() error {
 		conn, err = new(net.Dialer).DialContext(ctx, netw, address)
 		return err
 	})
 	return conn, err
-}
-
-// inNetwork calls do on a thread in the node's network namespace. Sockets that
-// it makes stay in there.
-func (l *Lab) inNetwork(do func() error) error {
-	return onThread(func() error {
-		ns, err := os.Open(networkOf(l.options.Name).path())
-		if err != nil {
-			return fmt.Errorf("enter the node's network: %w", err)
-		}
-		defer ns.Close()
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("enter the node's network: %w", err)
-		}
-		return do()
-	})
 }
 
 // onThread calls do on a thread of its own, which ends with it: what do changes

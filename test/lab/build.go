@@ -35,7 +35,7 @@ func checkout(ctx context.Context) (string, error) {
 // goBuild is a static build without a trace of this machine in it, so that
 // equal sources give equal programs.
 func goBuild(ctx context.Context, dir, out, flags string, args ...string) *exec.Cmd {
-	args = append([]string{"build", "-trimpath", "-ldflags", "-s -w " + flags, "-o", out}, args...)
+	args = append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w " + flags, "-o", out}, args...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")

@@ -28,7 +28,7 @@ const upTimeout = 3 * time.Minute
 func (l *Lab) bringUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, upTimeout, fmt.Errorf("not up after %s", upTimeout))
 	defer cancel()
-	if err := networkOf(l.options.Name).make(ctx); err != nil {
+	if err := l.network().make(ctx); err != nil {
 		return err
 	}
 	if err := l.makeDisk(); err != nil {

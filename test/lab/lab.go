@@ -180,7 +180,7 @@ func (l *Lab) clear(ctx context.Context, logs bool) error {
 	if err := l.PowerCut(ctx); err != nil {
 		return err
 	}
-	if err := networkOf(l.options.Name).remove(ctx); err != nil {
+	if err := l.network().remove(); err != nil {
 		return err
 	}
 	gone := []string{l.recordPath(), l.binDir(), l.diskDir(), l.planPath(), filepath.Join(l.dir, "root")}

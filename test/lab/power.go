@@ -103,7 +103,7 @@ func (l *Lab) powerOn(ctx context.Context) error {
 		Setsid:     true, // Ctrl-C is for the lab, not for the node
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
 	}
-	if err := l.inNetwork(cmd.Start); err != nil {
+	if err := inNetwork(l.network().node(), cmd.Start); err != nil {
 		return fmt.Errorf("start the node's process 1: %w", err)
 	}
 	ended := make(chan error, 1)

@@ -64,9 +64,9 @@ func rootCommand() *cobra.Command {
 containerd and pod-checkpointer, on a node whose power can be cut.
 
 It needs Linux, root, Go and Debian's apt, and names what is missing. It changes
-nothing but its folder below ~/.cache/pod-checkpointer, and network namespaces
-and cgroups named podckpt-NAME. The first up builds Kubernetes, about 9 minutes
-on 2 cores; later ones take some 15 seconds.
+nothing but its folder below ~/.cache/pod-checkpointer (XDG_CACHE_HOME moves it;
+while no lab is up, it may be deleted) and cgroups named podckpt-NAME. The first
+up builds Kubernetes, about 9 minutes on 2 cores; later ones take 15 seconds.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the lab is not up, 130 interrupted
 (up leaves nothing behind then). kubectl and exec return what the program did.`,
@@ -82,7 +82,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the lab is not up, 130 interrupte
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().StringVar(&o.Name, "name", "lab", "which lab, where there are several")
 	root.AddCommand(upCommand(&o), rebootCommand(&o), kubectlCommand(&o), execCommand(&o), statusCommand(&o), downCommand(&o))
-	for _, c := range root.Commands() {
+	for _, c := range append(root.Commands(), root) {
 		check := c.Args
 		c.Args = func(c *cobra.Command, args []string) error {
 			if err := check(c, args); err != nil {
