@@ -10,11 +10,10 @@ import (
 
 // Facts are what a sanitized pod says beside its spec.
 type Facts struct {
-	Lock     *Lock         // nil: no lock
-	Ready    *Probe        // readiness as we ask it ourselves; nil: none that we can ask
-	Grace    time.Duration // for the checkpoint to end in at a handoff; 0: SIGKILL at once
-	Images   []string      // without duplicates, in the order of the containers
-	Findings []string      // what a user ought to know and need not act on
+	Lock   *Lock         // nil: no lock
+	Ready  *Probe        // readiness as we ask it ourselves; nil: none that we can ask
+	Grace  time.Duration // for the checkpoint to end in at a handoff; 0: SIGKILL at once
+	Images []string      // without duplicates, in the order of the containers
 }
 
 // Lock says which container takes which lock.
@@ -49,13 +48,7 @@ func FactsOf(sanitized *v1.Pod) (Facts, error) {
 		f.Lock = &Lock{Name: name, Path: l.path, Container: l.container.Name}
 		f.Ready = checkReadiness(l.container.ReadinessProbe)
 	} else {
-		f.Ready, f.Findings = plainReadiness(spec)
-	}
-	if f.Ready == nil && len(f.Findings) == 0 {
-		f.Findings = append(f.Findings, "UnsafeReadiness: there is no readiness probe to ask; who served for a while counts as ready")
-	}
-	if !spec.HostNetwork {
-		f.Findings = append(f.Findings, "PodNetwork: the checkpoint starts only once the network plugin runs, which may need the API server")
+		f.Ready = plainReadiness(spec)
 	}
 	f.Grace, _ = parseGrace(sanitized.Annotations[AnnotationHandoffGrace])
 	for _, c := range allContainers(spec) {
@@ -80,29 +73,21 @@ func checkReadiness(p *v1.Probe) *Probe {
 	return &ready
 }
 
-// plainReadiness returns the first readiness probe of a pod without a lock that
-// can be asked from the node, and findings about those that can't.
-func plainReadiness(spec *v1.PodSpec) (ready *Probe, findings []string) {
+// plainReadiness is the first readiness probe of a pod without a lock that can be
+// asked from the node.
+func plainReadiness(spec *v1.PodSpec) *Probe {
 	for _, c := range allContainers(spec) {
-		p := c.ReadinessProbe
-		if p == nil {
-			continue
-		}
-		asked, ok := plainProbe(spec, p)
-		switch {
-		case !ok:
-			findings = append(findings, "UnsafeReadiness: "+c.at+".readinessProbe can't be asked from the node")
-		case ready == nil:
-			ready = &asked
+		if ready, ok := plainProbe(spec, c.ReadinessProbe); ok {
+			return &ready
 		}
 	}
-	return ready, findings
+	return nil
 }
 
 func plainProbe(spec *v1.PodSpec, p *v1.Probe) (Probe, bool) {
 	words := []string{"", ""}
 	switch {
-	case !spec.HostNetwork: // nobody knows the address that it will have
+	case p == nil || !spec.HostNetwork: // in a network of its own, nobody knows its address
 		return Probe{}, false
 	case p.HTTPGet != nil && p.HTTPGet.Protocol == nil:
 		words = []string{schemeOf(p.HTTPGet), getURL(p.HTTPGet)}

@@ -18,19 +18,19 @@ type fate struct {
 type verb int
 
 const (
-	kept        verb = iota + 1 // as it is, its own fields by their own fates
-	dropped                     // emptied
-	transformed                 // rewritten after this, its own fields by their own fates first
-	refusedVerb                 // a pod that sets it is unprotectable
+	keeps      verb = iota + 1 // as it is, its own fields by their own fates
+	drops                      // emptied
+	transforms                 // rewritten after this, its own fields by their own fates first
+	refuses                    // a pod that sets it is unprotectable
 )
 
 // fields are the fates of one API type, by the fields' JSON names.
 type fields map[string]fate
 
-func keep(why string) fate         { return fate{verb: kept, why: why} }
-func drop(why string) fate         { return fate{verb: dropped, why: why} }
-func transform(why string) fate    { return fate{verb: transformed, why: why} }
-func refuse(why, help string) fate { return fate{verb: refusedVerb, why: why, help: help} }
+func keep(why string) fate         { return fate{verb: keeps, why: why} }
+func drop(why string) fate         { return fate{verb: drops, why: why} }
+func transform(why string) fate    { return fate{verb: transforms, why: why} }
+func refuse(why, help string) fate { return fate{verb: refuses, why: why, help: help} }
 
 // plain keeps the fields of a type of which all that is known works without an
 // API server. They are named, so that a new one is not kept unseen.
@@ -91,12 +91,12 @@ func applyStruct(v reflect.Value, at string) error {
 
 func applyField(value reflect.Value, f fate, at string) error {
 	switch f.verb {
-	case kept, transformed:
+	case keeps, transforms:
 		return apply(value, at)
-	case dropped:
+	case drops:
 		value.SetZero()
 		return nil
-	case refusedVerb:
+	case refuses:
 		return refused(Unsupported, at, "%s; %s", f.why, f.help)
 	}
 	return refused(Unsupported, at, "this version does not know the field; remove it, or use a newer pod-checkpointer")

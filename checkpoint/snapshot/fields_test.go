@@ -33,8 +33,8 @@ func TestEveryFieldHasAFate(t *testing.T) {
 			f, ok := fates[typ.Name()][name]
 			assert.True(t, ok, "%s.%s has no fate", typ.Name(), name)
 			assert.NotEmpty(t, f.why, "%s.%s has no reason", typ.Name(), name)
-			assert.Equal(t, f.verb == refusedVerb, f.help != "", "%s.%s: a refusal, and nothing else, says what to do", typ.Name(), name)
-			if f.verb == kept || f.verb == transformed {
+			assert.Equal(t, f.verb == refuses, f.help != "", "%s.%s: a refusal, and nothing else, says what to do", typ.Name(), name)
+			if f.verb == keeps || f.verb == transforms {
 				walk(field.Type)
 			}
 		}
@@ -84,14 +84,14 @@ func TestTableIsObeyed(t *testing.T) {
 			setNonZero(holder.Field(i))
 			err := applyFates(&spec)
 			switch f := fates[c.typ][name]; f.verb {
-			case refusedVerb:
+			case refuses:
 				u := unprotectable(t, err)
 				assert.Regexp(t, `\b`+name+`$`, u.Field)
 				assert.Contains(t, u.Help, f.help)
-			case dropped:
+			case drops:
 				require.NoError(t, err, name)
 				assert.True(t, holder.Field(i).IsZero(), name)
-			case kept, transformed:
+			case keeps, transforms:
 				require.NoError(t, err, name)
 				assert.False(t, holder.Field(i).IsZero(), name)
 			}

@@ -39,14 +39,11 @@ func Manifest(pod *v1.Pod, activation, node string, generation int64, volumes ma
 	if err := mountPayload(&static.Spec, volumes); err != nil {
 		return nil, fmt.Errorf("make manifest of %s/%s: %w", id.Namespace, id.Workload, err)
 	}
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(static); err != nil {
+	data, err := json.MarshalIndent(static, "", "  ")
+	if err != nil {
 		return nil, fmt.Errorf("make manifest of %s/%s: %w", id.Namespace, id.Workload, err)
 	}
-	return out.Bytes(), nil
+	return append(data, '\n'), nil
 }
 
 // manifestName differs between activations, because a kubelet that has not

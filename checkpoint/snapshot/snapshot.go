@@ -39,6 +39,7 @@ type Snapshot struct {
 	Pod     *v1.Pod
 	Volumes []Volume // the payload, in the order of the pod's volumes
 	Facts
+	Findings []string // what a user ought to know and need not act on
 }
 
 // Volume is the payload of one volume.
@@ -98,7 +99,7 @@ func Take(pod *v1.Pod, o Objects, c Config) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Snapshot{Pod: static, Volumes: volumes, Facts: facts}, nil
+	return &Snapshot{Pod: static, Volumes: volumes, Facts: facts, Findings: findings(&pod.Spec, facts)}, nil
 }
 
 // Reference names a Secret that a pod's volumes need.

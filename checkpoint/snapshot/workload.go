@@ -48,7 +48,7 @@ func identify(pod *v1.Pod) (Identity, error) {
 		case kindReplicaSet:
 			id.Workload, id.Kind = owner.Name, kindReplicaSet
 			hash := pod.Labels["pod-template-hash"]
-			if name, ok := strings.CutSuffix(owner.Name, "-"+hash); ok && hash != "" {
+			if name, ok := strings.CutSuffix(owner.Name, "-"+hash); ok {
 				id.Workload, id.Kind = name, kindDeployment
 			}
 		default:
