@@ -1,0 +1,109 @@
+package store
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/durable"
+)
+
+// Store is the store of one node, open. All of its methods belong to one
+// goroutine, the pass, and none of them waits for anything but the disk. After an
+// error of a method that writes, what was asked for is not there as far as the
+// store knows, and the method may be called again.
+type Store struct {
+	dir  *durable.Dir
+	node Node
+
+	workloads map[Key]*workload
+	// payloads are those on disk. True are those that were found whole or that this
+	// process wrote; the others were left by a crash, and no generation names them.
+	payloads map[string]bool
+	// activations are those on disk. The zero stage is one that can't be read.
+	activations map[string]stage
+
+	problems []string        // of no workload
+	aside    map[string]bool // names in quarantine of no workload
+
+	// What is still to be done before the next write; see tidy.
+	untidy  []string // directories in which a crash left temporary files
+	moves   []move   // into quarantine, in this order
+	undo    func() error
+	tidyErr error // why the last attempt failed
+}
+
+// stage is the body of activation.json.
+type stage struct {
+	Namespace  string `json:"namespace"`
+	Workload   string `json:"workload"`
+	Generation int64  `json:"generation"`
+}
+
+func (s stage) of(k Key, seq int64) bool { return s == stage{k.Namespace, k.Workload, seq} }
+
+// Open reads the store at dir, which it may find empty, and has every byte
+// checked before it returns. Temporary files of a crash are removed, and bad files
+// are moved into quarantine; where the disk is full or read-only, that is put off
+// to the first write, and [Store.Problems] says so. A file that can't be read just
+// now is an error, and so is a newer format, [ErrNewerFormat]; then nothing was
+// written. Open takes no lock: see [LockDir].
+func Open(dir *durable.Dir) (*Store, error) {
+	s := &Store{
+		dir:         dir,
+		workloads:   map[Key]*workload{},
+		payloads:    map[string]bool{},
+		activations: map[string]stage{},
+		aside:       map[string]bool{},
+	}
+	if err := s.load(); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	_ = s.tidy() // told by Problems; the writes try again
+	return s, nil
+}
+
+// Workloads returns all workloads by name. It reads no disk.
+func (s *Store) Workloads() []Workload {
+	var all []Workload
+	for _, k := range s.keys() {
+		all = append(all, s.workloads[k].snapshot())
+	}
+	return all
+}
+
+// Workload returns one. It reads no disk.
+func (s *Store) Workload(k Key) (Workload, bool) {
+	w, ok := s.workloads[k]
+	if !ok {
+		return Workload{}, false
+	}
+	return w.snapshot(), true
+}
+
+// Node returns the identity that was stored last. It reads no disk.
+func (s *Store) Node() Node { return s.node }
+
+// Problems returns what is wrong in the store but with no one workload.
+func (s *Store) Problems() []string {
+	all := slices.Clone(s.problems)
+	if s.tidyErr != nil {
+		all = append(all, s.tidyErr.Error())
+	}
+	return all
+}
+
+// keys returns the keys of all workloads, sorted.
+func (s *Store) keys() []Key {
+	return slices.SortedFunc(maps.Keys(s.workloads), func(a, b Key) int {
+		return strings.Compare(a.String(), b.String())
+	})
+}
+
+// at returns the path of a file of a workload.
+func (k Key) at(name string) string { return "workloads/" + k.String() + "/" + name }
+
+func (k Key) record(seq int64) string { return k.at(fmt.Sprintf("generations/%d.json", seq)) }
+
+func payloadDir(digest string) string { return "payloads/" + digest }
