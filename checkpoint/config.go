@@ -1,0 +1,129 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Config is what the flags of `pod-checkpointer run` set.
+type Config struct {
+	Node         string   // the node's name, as the API server knows it
+	Kubeconfig   string   // credentials for the API server; read again when the file changes
+	CRIEndpoint  string   // unix:// socket of a runtime that speaks CRI v1
+	StaticPodDir string   // the kubelet's staticPodPath
+	KubeletDir   string   // the kubelet's root directory, for its sockets
+	StateDir     string   // generations
+	LockDir      string   // lock files, one a workload
+	Proc         string   // the host's procfs
+	Namespaces   []string // where the annotation counts
+	Listen       string   // host:port of /healthz, /readyz and /status
+
+	Poll           time.Duration // the beat under the hints, 100ms to 1m
+	KnownGoodAfter time.Duration // a parent that is ready for so long proves its generation
+	ActivateAfter  time.Duration // without a lock, a parent is gone for so long before a start
+	StartTimeout   time.Duration // a started checkpoint is ready by then
+	HandoffSettle  time.Duration // a checkpoint serves for so long before it hands over
+	HandoffTimeout time.Duration // a parent that took over is ready by then
+
+	DryRun bool // decide and say, touch nothing
+}
+
+// Defaults are the flags' defaults, but for the node's name.
+func Defaults() Config {
+	return Config{
+		Kubeconfig:     "",
+		CRIEndpoint:    "unix:///run/containerd/containerd.sock",
+		StaticPodDir:   "/etc/kubernetes/manifests",
+		KubeletDir:     "/var/lib/kubelet",
+		StateDir:       "/var/lib/pod-checkpointer",
+		LockDir:        "/run/lock/pod-checkpointer",
+		Proc:           "/proc",
+		Namespaces:     []string{"kube-system"},
+		Listen:         "127.0.0.1:10299",
+		Poll:           time.Second,
+		KnownGoodAfter: time.Minute,
+		ActivateAfter:  30 * time.Second,
+		StartTimeout:   time.Minute,
+		HandoffSettle:  10 * time.Second,
+		HandoffTimeout: time.Minute,
+	}
+}
+
+var (
+	nodeName  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+	namespace = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+)
+
+// Validate names everything that is wrong, each by its flag.
+func (c Config) Validate() error {
+	var wrong []error
+	bad := func(flag, allowed string, got any) {
+		wrong = append(wrong, fmt.Errorf("--%s must be %s, not %v", flag, allowed, got))
+	}
+	if !nodeName.MatchString(c.Node) {
+		bad("node-name", "the name of a node (lower case letters, digits, - and .)", fmt.Sprintf("%q", c.Node))
+	}
+	for flag, path := range map[string]string{
+		"static-pod-dir": c.StaticPodDir, "kubelet-dir": c.KubeletDir, "state-dir": c.StateDir,
+		"lock-dir": c.LockDir, "proc": c.Proc,
+	} {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
+			bad(flag, "a clean absolute path below /", fmt.Sprintf("%q", path))
+		}
+	}
+	if c.Kubeconfig != "" && !filepath.IsAbs(c.Kubeconfig) {
+		bad("kubeconfig", "an absolute path", fmt.Sprintf("%q", c.Kubeconfig))
+	}
+	if socket, ok := strings.CutPrefix(c.CRIEndpoint, "unix://"); !ok || !filepath.IsAbs(socket) {
+		bad("cri-endpoint", "unix:// and the absolute path of a socket", fmt.Sprintf("%q", c.CRIEndpoint))
+	}
+	if len(c.Namespaces) == 0 {
+		bad("namespaces", "at least one namespace", "none")
+	}
+	for _, name := range c.Namespaces {
+		if !namespace.MatchString(name) {
+			bad("namespaces", "names of namespaces", fmt.Sprintf("%q", name))
+		}
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		bad("listen", "host:port", fmt.Sprintf("%q", c.Listen))
+	}
+	wrong = append(wrong, c.durations()...)
+	return errors.Join(wrong...)
+}
+
+func (c Config) durations() []error {
+	var wrong []error
+	for _, d := range []struct {
+		flag       string
+		got        time.Duration
+		least, top time.Duration
+	}{
+		{"poll", c.Poll, 100 * time.Millisecond, time.Minute},
+		{"known-good-after", c.KnownGoodAfter, time.Second, 24 * time.Hour},
+		{"activate-after", c.ActivateAfter, 0, 24 * time.Hour},
+		{"start-timeout", c.StartTimeout, time.Second, 24 * time.Hour},
+		{"handoff-settle", c.HandoffSettle, 0, 24 * time.Hour},
+		{"handoff-timeout", c.HandoffTimeout, time.Second, 24 * time.Hour},
+	} {
+		if d.got < d.least {
+			wrong = append(wrong, fmt.Errorf("--%s must be at least %s, not %s", d.flag, d.least, d.got))
+		}
+		if d.got > d.top {
+			wrong = append(wrong, fmt.Errorf("--%s must be at most %s, not %s", d.flag, d.top, d.got))
+		}
+	}
+	return wrong
+}
+
+func (c Config) limits() Limits {
+	return Limits{
+		KnownGoodAfter: c.KnownGoodAfter, ActivateAfter: c.ActivateAfter, StartTimeout: c.StartTimeout,
+		HandoffSettle: c.HandoffSettle, HandoffTimeout: c.HandoffTimeout,
+	}
+}

@@ -1,0 +1,103 @@
+package checkpoint
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
+)
+
+// decideNobodyServes: the lock is free. If a manifest of ours is in place, its
+// checkpoint is on the way; else one may be due.
+func decideNobodyServes(w World, free Party, limits Limits) Decision {
+	handoff := w.state().Handoff
+	switch {
+	case w.active() != nil:
+		return decideActivating(w, free, limits)
+	case handoff == nil || handoff.BootID != w.Boot: // a reboot ends every handoff
+		return decidePending(w, free, limits)
+	case handoff.RollingBack:
+		keep := func(next *store.State) { next.Handoff = handoff }
+		return start(w, RollingBack, keep, "holder=none manifest=none")
+	}
+	return decideHeirless(w, *handoff, free)
+}
+
+// decideHeirless: the checkpoint was told to go, and the lock is free.
+func decideHeirless(w World, handoff store.Handoff, free Party) Decision {
+	if handoff.Container != "" {
+		back := func(next *store.State) { *next = failed(w, w.state()) }
+		return start(w, RollingBack, back, "holder=none parent=exited")
+	}
+	if w.age(free.Since) < freeGrace {
+		return stay(HandingOff, "holder=none since=%s", w.age(free.Since))
+	}
+	return start(w, HandingOff, nil, "holder=none since=%s parent=did-not-take-it", w.age(free.Since))
+}
+
+// decideActivating: the manifest is written and its process does not hold, not
+// yet or not any more. Each time that the lock falls free the kubelet has the
+// start timeout to bring it back.
+func decideActivating(w World, free Party, limits Limits) Decision {
+	awaited := max(w.active().Since, free.Since)
+	exits, _ := w.Exits.Value()
+	if candidateFailed(w, awaited, limits) {
+		return nextCandidate(w, "holder=none exits=%d since=%s", exits, w.age(awaited))
+	}
+	return stay(Activating, "holder=none exits=%d since=%s", exits, w.age(awaited))
+}
+
+// candidateFailed tells whether the activation, which is not in the lock table
+// and awaited there since then, had its time, or its exits.
+func candidateFailed(w World, awaited time.Duration, limits Limits) bool {
+	if exits, known := w.Exits.Value(); known && exits >= maxExits {
+		return true
+	}
+	return w.age(awaited) >= limits.StartTimeout
+}
+
+// decidePending: nobody serves and nothing of ours is on the way.
+func decidePending(w World, free Party, limits Limits) Decision {
+	due, why := startDue(w, free, limits)
+	_, seen := w.Parent.Value()
+	switch {
+	case due:
+		return start(w, Pending, nil, "holder=none %s", why)
+	case !seen:
+		return frozen(Pending, []string{"runtime"}, "holder=none %s", why)
+	}
+	return stay(Pending, "holder=none %s", why)
+}
+
+// startDue says whether the parent will not come back by itself. With a lock an
+// unsynced kubelet may never restart it and a waiter does no harm, so a start
+// is due at once; a synced kubelet gets the time that it needs. Without a lock
+// two would run side by side, so the parent must have been gone for long.
+func startDue(w World, free Party, limits Limits) (due bool, why string) {
+	parent, seen := w.Parent.Value()
+	synced, told := w.Synced.Value()
+	gone := w.age(parent.Since)
+	switch {
+	case !seen:
+		return w.Locked, "runtime=unknown"
+	case !w.Locked:
+		return !parent.Live && gone >= limits.ActivateAfter, fmt.Sprintf("parent-live=%t since=%s", parent.Live, gone)
+	case parent.Live: // it runs, but neither holds nor waits
+		return min(gone, w.age(free.Since)) >= limits.ActivateAfter, fmt.Sprintf("parent=running-without-lock since=%s", gone)
+	case !told || !synced:
+		return true, "parent=down kubelet=unsynced"
+	case parent.Twice:
+		return true, "parent=exited-twice"
+	case parent.Gone:
+		return true, "parent=deleted"
+	}
+	return gone >= restartGrace, fmt.Sprintf("parent=down kubelet=restarting since=%s", gone)
+}
+
+// since is when a handoff began, in this boot's time; an older boot's is over.
+func since(w World, handoff *store.Handoff) time.Duration {
+	if handoff.BootID != w.Boot {
+		return 0
+	}
+	return handoff.At
+}

@@ -1,0 +1,160 @@
+package checkpoint
+
+import (
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
+)
+
+// decideParentServes: the parent holds the lock. What is left to do is to let
+// go of our manifest, to see the handoff verified, or to take it back.
+func decideParentServes(w World, parent Party, limits Limits) Decision {
+	handoff := w.state().Handoff
+	switch {
+	case handoff != nil && handoff.RollingBack && handoff.BootID == w.Boot: // a reboot gives it another chance
+		return decideRollingBack(w, parent, limits)
+	case w.active() != nil:
+		return act(HandingOff, yield(w, parent), "holder=parent manifest=present")
+	case handoff != nil:
+		return decideVerifying(w, parent, *handoff, limits)
+	}
+	return decideProtected(w, parent, limits)
+}
+
+// yield removes the manifest behind a parent that serves already.
+func yield(w World, parent Party) HandOver {
+	next := w.state()
+	next.Handoff = &store.Handoff{
+		BootID: w.Boot, At: w.Now, Activation: w.active().ID,
+		ParentUID: parent.Pod, Container: parent.ID, HeldAt: w.Now,
+	}
+	return HandOver{Parent: parent, Generation: w.active().Generation, Remember: next}
+}
+
+// decideVerifying: the manifest is gone and the parent has the lock; it still
+// has to show that it is ready. A process that merely holds the lock never does.
+func decideVerifying(w World, parent Party, handoff store.Handoff, limits Limits) Decision {
+	next := w.state()
+	switch {
+	case handoff.BootID == w.Boot && handoff.Container != "" && handoff.Container != parent.ID:
+		return act(RollingBack, Remember{failed(w, next), "the parent exited"}, "holder=parent before=%s", handoff.Container)
+	case handoff.BootID != w.Boot || handoff.Container != parent.ID:
+		next.Handoff = &store.Handoff{
+			BootID: w.Boot, At: handoff.At, Activation: handoff.Activation,
+			ParentUID: parent.Pod, Container: parent.ID, HeldAt: w.Now,
+		}
+		return act(HandingOff, Remember{next, "who took the lock"}, "holder=parent")
+	}
+	ready, known := w.Ready.Value()
+	switch {
+	case !known:
+		return frozen(HandingOff, []string{"readiness"}, "holder=parent ready=unknown why=%q", w.Ready.Why())
+	case ready.OK:
+		return act(HandingOff, Remember{verified(next), "the handoff is verified"}, "holder=parent ready=yes")
+	case w.age(handoff.HeldAt) >= limits.HandoffTimeout:
+		return act(RollingBack, Remember{failed(w, next), "the parent failed"},
+			"holder=parent ready=no since=%s why=%q", w.age(handoff.HeldAt), ready.Why)
+	}
+	return stay(HandingOff, "holder=parent ready=no since=%s", w.age(handoff.HeldAt))
+}
+
+// verified is the state after a handoff that is done.
+func verified(state store.State) store.State {
+	state.Handoff, state.Rollbacks, state.RetryAt, state.RetryBoot, state.FailedParent = nil, 0, 0, "", ""
+	return state
+}
+
+// failed is the state once the parent took the lock and did not become ready:
+// the handoff is to be taken back, and the same parent waits for its next try.
+func failed(w World, state store.State) store.State {
+	handoff := *state.Handoff
+	handoff.RollingBack = true
+	state.Handoff = &handoff
+	state.RetryAt = w.Now + doubled(firstRollback, maxRollback, state.Rollbacks)
+	state.RetryBoot = w.Boot
+	state.Rollbacks++
+	state.FailedParent = handoff.ParentUID
+	return state
+}
+
+// decideRollingBack: the parent holds the lock and failed. First a process of
+// ours must wait for the lock, only then is the parent stopped.
+func decideRollingBack(w World, parent Party, limits Limits) Decision {
+	if ready, known := w.Ready.Value(); known && ready.OK {
+		return act(HandingOff, Remember{verified(w.state()), "the parent became ready after all"}, "holder=parent ready=yes")
+	}
+	active := w.active()
+	keep := func(next *store.State) { next.Handoff = w.state().Handoff }
+	switch {
+	case active == nil:
+		return start(w, RollingBack, keep, "holder=parent ready=no manifest=none")
+	case w.waits(Checkpoint):
+		return act(RollingBack, StopParent{Parent: parent, Grace: w.Grace}, "holder=parent ready=no checkpoint=waits")
+	case candidateFailed(w, active.Since, limits):
+		return start(w, RollingBack, func(next *store.State) { keep(next); next.Failures++ },
+			"checkpoint=not-waiting since=%s", w.age(active.Since))
+	}
+	return stay(RollingBack, "holder=parent ready=no checkpoint=starting since=%s", w.age(active.Since))
+}
+
+// decideProtected: the parent serves and nothing of ours is in its way.
+func decideProtected(w World, parent Party, limits Limits) Decision {
+	if d, due := endOrphan(w); due {
+		d.State = Protected
+		return d
+	}
+	parents, known := w.API.Value()
+	if known && parents.Changed {
+		return act(Protected, Snapshot{}, "holder=parent generation=outdated")
+	}
+	ready, asked := w.Ready.Value()
+	if known && parents.Saved[parent.Pod] && asked && ready.OK && w.age(ready.Since) >= limits.KnownGoodAfter && !proved(w, parent) {
+		next := w.state()
+		next.KnownGood, next.KnownGoodContainer = newest(w).Seq, parent.ID
+		return act(Protected, Remember{next, "known-good"}, "holder=parent ready=%s", w.age(ready.Since))
+	}
+	if asked && !ready.OK {
+		return stay(Protected, "holder=parent ready=no since=%s why=%q", w.age(ready.Since), ready.Why)
+	}
+	return stay(Protected, "holder=parent")
+}
+
+// proved tells whether the newest generation needs no further proof, or can't
+// have one from this container: a payload that was written after the container
+// started is not what it started with.
+func proved(w World, parent Party) bool {
+	record, _ := w.Record.Value()
+	newest := record.Generations[0]
+	if record.State.KnownGood == newest.Seq {
+		return true
+	}
+	startedBefore := newest.Source.ContainerID == parent.ID
+	return startedBefore && len(record.Generations) > 1 && !samePayloads(newest, record.Generations[1])
+}
+
+func samePayloads(a, b store.Generation) bool {
+	if len(a.Payloads) != len(b.Payloads) {
+		return false
+	}
+	for volume, digest := range a.Payloads {
+		if b.Payloads[volume] != digest {
+			return false
+		}
+	}
+	return true
+}
+
+func newest(w World) store.Generation {
+	record, _ := w.Record.Value()
+	return record.Generations[0]
+}
+
+// endOrphan ends a checkpoint that waits though its manifest is gone. A synced
+// kubelet does so by itself; one that is not has forgotten the pod.
+func endOrphan(w World) (Decision, bool) {
+	queue, _ := w.Queue.Value()
+	for _, party := range queue {
+		if party.Role == Stale && w.age(party.Since) >= orphanGrace {
+			return act("", End{Party: party}, "waiter=orphan activation=%s", party.Activation), true
+		}
+	}
+	return Decision{}, false
+}

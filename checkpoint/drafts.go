@@ -1,0 +1,165 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
+)
+
+// parentsByWorkload is the API server's view of this node, snapshot by snapshot.
+type parentsByWorkload struct {
+	view      *api.View
+	workloads map[store.Key]parents
+	strays    []string // protected pods that belong to no workload, and why
+}
+
+// parents are the pods of one workload.
+type parents struct {
+	newest  string                 // UID of the newest that is not on its way out
+	drafts  map[string]store.Draft // by UID; of those that can be made static
+	refused map[string]string      // by UID: why not
+	unknown map[string]string      // by UID: which of its objects could not be read
+	finding map[string][]string    // by UID: what a user ought to know
+}
+
+// drafts makes the snapshots of a view once, not in each pass.
+type drafts struct {
+	of   *api.View
+	made *parentsByWorkload
+}
+
+func (d *drafts) read(view Observed[*api.View], c Config) Observed[*parentsByWorkload] {
+	v, ok := view.Value()
+	if !ok {
+		return Unknown[*parentsByWorkload]("%s", view.Why())
+	}
+	if d.of != v {
+		d.of, d.made = v, draw(v, c)
+	}
+	return Known(d.made)
+}
+
+// draw takes a snapshot of each protected pod in the view.
+func draw(view *api.View, c Config) *parentsByWorkload {
+	out := &parentsByWorkload{view: view, workloads: map[store.Key]parents{}}
+	pods := slices.Clone(view.Pods)
+	slices.SortStableFunc(pods, func(a, b v1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+	for i := range pods {
+		pod := &pods[i]
+		if !snapshot.Wanted(pod) || !slices.Contains(c.Namespaces, pod.Namespace) {
+			continue
+		}
+		namespace, workload, err := snapshot.Workload(pod)
+		if err != nil {
+			out.strays = append(out.strays, pod.Namespace+"/"+pod.Name+": "+err.Error())
+			continue
+		}
+		key := store.Key{Namespace: namespace, Workload: workload}
+		p, ok := out.workloads[key]
+		if !ok {
+			p = parents{drafts: map[string]store.Draft{}, refused: map[string]string{}, unknown: map[string]string{}, finding: map[string][]string{}}
+		}
+		p.add(pod, view, c)
+		out.workloads[key] = p
+	}
+	return out
+}
+
+// add takes the snapshot of one parent.
+func (p *parents) add(pod *v1.Pod, view *api.View, c Config) {
+	uid := string(pod.UID)
+	ending := pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded
+	if p.newest == "" && !ending {
+		p.newest = uid
+	}
+	objects := snapshot.Objects{Secrets: map[string]*v1.Secret{}}
+	for _, ref := range snapshot.References(pod) {
+		name := types.NamespacedName{Namespace: pod.Namespace, Name: ref.Name}
+		if err := view.Failed[name]; err != nil {
+			p.unknown[uid] = "secret " + name.String() + ": " + err.Error()
+			return
+		}
+		if secret := view.Secrets[name]; secret != nil {
+			objects.Secrets[ref.Name] = secret
+		}
+	}
+	taken, err := snapshot.Take(pod, objects, snapshot.Config{LockDir: c.LockDir, Node: c.Node})
+	if err != nil {
+		p.refused[uid] = err.Error()
+		return
+	}
+	draft, err := draftOf(taken, pod, view)
+	if err != nil {
+		p.refused[uid] = err.Error()
+		return
+	}
+	p.drafts[uid], p.finding[uid] = draft, taken.Findings
+}
+
+func draftOf(s *snapshot.Snapshot, pod *v1.Pod, view *api.View) (store.Draft, error) {
+	data, err := json.Marshal(s.Pod)
+	if err != nil {
+		return store.Draft{}, err
+	}
+	draft := store.Draft{Pod: data, Source: store.Source{
+		PodName: pod.Name, PodUID: string(pod.UID), Node: pod.Spec.NodeName, NodeUID: view.NodeUID,
+	}}
+	for _, volume := range s.Volumes {
+		out := store.Volume{Name: volume.Name, Optional: volume.Optional}
+		for _, f := range volume.Files {
+			out.Files = append(out.Files, store.File{Path: f.Path, Data: f.Data, Mode: f.Mode, UID: f.UID, GID: f.GID})
+		}
+		draft.Volumes = append(draft.Volumes, out)
+	}
+	return draft, nil
+}
+
+// parents is what the API server has of one workload, compared with the disk.
+func (o *observer) parents(s *sight, record store.Workload, d *details) Observed[Parents] {
+	all, ok := s.api.Value()
+	if !ok {
+		return Unknown[Parents]("%s", s.api.Why())
+	}
+	p := all.workloads[record.Key]
+	if why := p.unknown[p.newest]; why != "" {
+		return Unknown[Parents]("%s", why)
+	}
+	out := Parents{Refused: p.refused[p.newest], Saved: map[string]bool{}}
+	if len(record.Generations) > 0 {
+		for uid, draft := range p.drafts {
+			out.Saved[uid] = record.Generations[0].Same(draft)
+		}
+	}
+	d.findings = append(d.findings, p.finding[p.newest]...)
+	if draft, ok := p.drafts[p.newest]; ok {
+		draft.Source.ContainerID = o.container(s, p.newest, d.facts)
+		d.draft = &draft
+		out.Changed = !out.Saved[p.newest]
+	}
+	if out.Refused != "" && len(record.Generations) > 0 {
+		d.findings = append(d.findings, "Unprotectable: "+out.Refused+"; the last generation stays")
+	}
+	return Known(out)
+}
+
+// container is the one of a pod that takes the lock, by id.
+func (o *observer) container(s *sight, uid string, f facts) string {
+	pods, _ := s.pods.Value()
+	for _, pod := range pods {
+		if pod.UID != uid {
+			continue
+		}
+		for _, c := range pod.Containers {
+			if (f.Lock == nil || c.Name == f.Lock.Container) && live(c) {
+				return c.ID
+			}
+		}
+	}
+	return ""
+}

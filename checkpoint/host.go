@@ -1,0 +1,259 @@
+package checkpoint
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/kubelet"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
+	"github.com/pod-checkpointer/pod-checkpointer/cri"
+	"github.com/pod-checkpointer/pod-checkpointer/lock"
+)
+
+const (
+	// settle is how long the first pass waits for the first answers. A start
+	// that is due does not need them, but they spare it a missing image.
+	settle = 50 * time.Millisecond
+	// killed is how long a process may take to be gone after SIGKILL.
+	killed = 2 * time.Second
+)
+
+// Host is the real node: the Sources, Effects and Clock of the daemon.
+type Host struct {
+	config Config
+	boot   string
+	log    *slog.Logger
+	wake   chan struct{}
+
+	runtime *cri.Client
+	pods    *poller[[]cri.Pod]
+	images  *poller[map[string]bool]
+	kubelet *poller[kubelet.View]
+	api     *poller[*api.View]
+
+	wants  atomic.Pointer[Wants]
+	first  sync.Once
+	mu     sync.Mutex
+	probes map[store.Key]*prober
+	ending map[string]bool // orders under way, by process or container
+	group  *errgroup.Group
+	ctx    context.Context
+}
+
+// NewHost opens the node's sources; nothing is asked before Run.
+func NewHost(c Config, log *slog.Logger) (*Host, error) {
+	boot, err := os.ReadFile(filepath.Join(c.Proc, "sys/kernel/random/boot_id"))
+	if err != nil {
+		return nil, err
+	}
+	runtime, err := cri.New(c.CRIEndpoint)
+	if err != nil {
+		return nil, err
+	}
+	server, err := api.New(api.Config{Kubeconfig: c.Kubeconfig, Node: c.Node, Namespaces: c.Namespaces})
+	if err != nil {
+		return nil, err
+	}
+	sockets, err := kubelet.NewClient(c.KubeletDir, c.Node)
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{
+		config: c, boot: strings.TrimSpace(string(boot)), log: log, wake: make(chan struct{}, 1),
+		runtime: runtime, probes: map[store.Key]*prober{}, ending: map[string]bool{},
+	}
+	h.wants.Store(&Wants{})
+	h.pods = newPoller(Clock(h), h.heard, 900*time.Millisecond, c.Poll, inMotion, runtime.Pods)
+	h.images = newPoller(Clock(h), h.heard, 2*time.Second, 30*time.Second, 30*time.Second, h.askImages)
+	h.kubelet = newPoller(Clock(h), h.heard, time.Second, 2*time.Second, 250*time.Millisecond,
+		func(ctx context.Context) (kubelet.View, error) { return sockets.View(ctx, h.wants.Load().Static) })
+	h.api = newPoller(Clock(h), h.heard, 5*time.Second, 5*time.Second, 2*time.Second,
+		func(ctx context.Context) (*api.View, error) {
+			view, err := server.View(ctx, referenced)
+			return &view, err
+		})
+	return h, nil
+}
+
+// Run asks the sources until ctx ends, then waits for what is under way.
+func (h *Host) Run(ctx context.Context, pass func(ctx context.Context, wake <-chan struct{}) error) error {
+	h.group, h.ctx = errgroup.WithContext(ctx)
+	h.group.Go(func() error { return h.pods.run(h.ctx) })
+	h.group.Go(func() error { return h.images.run(h.ctx) })
+	h.group.Go(func() error { return h.kubelet.run(h.ctx) })
+	h.group.Go(func() error { return h.api.run(h.ctx) })
+	h.group.Go(func() error { return pass(h.ctx, h.wake) })
+	err := h.group.Wait()
+	_ = h.runtime.Close()
+	return err
+}
+
+// heard wakes the loop: a source has answered. At rest it is the beat that counts.
+func (h *Host) heard() {
+	if !h.wants.Load().Hurry {
+		return
+	}
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Now is CLOCK_BOOTTIME (clock_gettime(2)): it goes on while the machine sleeps
+// and no one can set it.
+func (h *Host) Now() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic(err) // the clock exists since Linux 2.6.39
+	}
+	return time.Duration(ts.Nano())
+}
+
+// Boot is the boot id of the host, as --proc has it.
+func (h *Host) Boot() string { return h.boot }
+
+// Pods is what the runtime said last.
+func (h *Host) Pods() Answer[[]cri.Pod] { return h.pods.answer() }
+
+// Images tells of each wanted image whether it is on this node.
+func (h *Host) Images() Answer[map[string]bool] { return h.images.answer() }
+
+// Kubelet is what the kubelet's sockets said last.
+func (h *Host) Kubelet() Answer[kubelet.View] { return h.kubelet.answer() }
+
+// API is what the API server said last.
+func (h *Host) API() Answer[*api.View] { return h.api.answer() }
+
+// Lock reads the kernel's lock table; it does not block.
+func (h *Host) Lock(path string) (lock.State, error) { return lock.Inspect(h.config.Proc, path) }
+
+// Ready is what the probe said while that holder held the lock.
+func (h *Host) Ready(workload store.Key, holder string) Answer[bool] {
+	h.mu.Lock()
+	p, ok := h.probes[workload]
+	h.mu.Unlock()
+	if !ok {
+		return Answer[bool]{}
+	}
+	return p.ready(holder)
+}
+
+// Want tells the sources what the last pass is interested in. The first call
+// waits a moment for the first answers.
+func (h *Host) Want(w Wants) {
+	old := h.wants.Swap(&w)
+	if len(w.Images) != len(old.Images) {
+		h.images.poke()
+	}
+	h.pods.press(w.Hurry)
+	h.kubelet.press(w.Hurry)
+	h.api.press(w.Hurry)
+	h.mu.Lock()
+	for key, p := range h.probes {
+		if _, ok := w.Probes[key]; !ok {
+			p.stop()
+			delete(h.probes, key)
+		}
+	}
+	for key, question := range w.Probes {
+		p, ok := h.probes[key]
+		if !ok {
+			p = h.newProber()
+			h.probes[key] = p
+		}
+		p.put(question, w.Hurry)
+	}
+	h.mu.Unlock()
+	h.first.Do(h.settle)
+}
+
+func (h *Host) settle() {
+	for end := h.Now() + settle; h.Now() < end; time.Sleep(time.Millisecond) {
+		if h.pods.answer().At != 0 && h.images.answer().At != 0 && h.kubelet.answer().At != 0 {
+			return
+		}
+	}
+}
+
+func (h *Host) askImages(ctx context.Context) (map[string]bool, error) {
+	out := map[string]bool{}
+	for _, image := range h.wants.Load().Images {
+		present, err := h.runtime.ImagePresent(ctx, image)
+		if err != nil {
+			return nil, err
+		}
+		out[image] = present
+	}
+	return out, nil
+}
+
+// referenced are the Secrets that a protected pod needs.
+func referenced(pod *v1.Pod) []types.NamespacedName {
+	if !snapshot.Wanted(pod) {
+		return nil
+	}
+	var names []types.NamespacedName
+	for _, ref := range snapshot.References(pod) {
+		names = append(names, types.NamespacedName{Namespace: pod.Namespace, Name: ref.Name})
+	}
+	return names
+}
+
+// EndProcess ends a process: at once where grace is 0, else in the background.
+func (h *Host) EndProcess(ctx context.Context, p lock.Process, grace time.Duration) error {
+	if grace == 0 {
+		ctx, cancel := context.WithTimeout(ctx, killed)
+		defer cancel()
+		return lock.End(ctx, h.config.Proc, p, 0)
+	}
+	h.order("process "+p.ContainerID, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, grace+killed)
+		defer cancel()
+		return lock.End(ctx, h.config.Proc, p, grace)
+	})
+	return nil
+}
+
+// StopContainer stops a container through the runtime, in the background.
+func (h *Host) StopContainer(_ context.Context, id string, grace time.Duration) error {
+	h.order("container "+id, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, grace+10*time.Second)
+		defer cancel()
+		return h.runtime.StopContainer(ctx, id, grace)
+	})
+	return nil
+}
+
+// order carries an order out in the background, unless it is under way.
+func (h *Host) order(what string, do func(context.Context) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ending[what] {
+		return
+	}
+	h.ending[what] = true
+	h.group.Go(func() error {
+		err := do(h.ctx)
+		h.mu.Lock()
+		delete(h.ending, what)
+		h.mu.Unlock()
+		if err != nil {
+			h.log.Error("order failed", "op", "end "+what, "err", err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,290 @@
+package checkpoint
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/kubelet"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
+	"github.com/pod-checkpointer/pod-checkpointer/cri"
+)
+
+const (
+	// inMotion is the beat while a workload is on its way from one state to
+	// another: the lock table is read so often.
+	inMotion = 100 * time.Millisecond
+	// tidyAfter is how often what nothing needs any more is removed.
+	tidyAfter = time.Minute
+)
+
+// Parts are what a Loop runs on. All must be set but NewID and Log.
+type Parts struct {
+	Clock     Clock
+	Sources   Sources
+	Effects   Effects
+	Store     *store.Store
+	Manifests *kubelet.Manifests
+	NewID     func() string // nil: random
+	Log       *slog.Logger  // nil: silent
+}
+
+// Loop observes, decides and applies, pass after pass. One goroutine runs it;
+// Status may be read by any.
+type Loop struct {
+	config   Config
+	clock    Clock
+	sources  Sources
+	store    *store.Store
+	log      *slog.Logger
+	observer observer
+	applier  applier
+
+	last   map[store.Key]*memory
+	events []Event
+	tidied time.Duration
+	status atomic.Pointer[Status]
+}
+
+// memory is what the loop keeps of a workload from pass to pass: what it said,
+// so that it says only what changed, and what it tried.
+type memory struct {
+	state  State
+	since  time.Duration
+	holder string
+	next   string
+	ready  string
+	frozen string
+	tried  Tried
+	failed string // the last action's error
+}
+
+// New makes a Loop; nothing happens before its first Pass.
+func New(c Config, p Parts) *Loop {
+	if p.NewID == nil {
+		p.NewID = randomID
+	}
+	if p.Log == nil {
+		p.Log = slog.New(slog.DiscardHandler)
+	}
+	l := &Loop{
+		config: c, clock: p.Clock, sources: p.Sources, store: p.Store, log: p.Log,
+		last: map[store.Key]*memory{},
+		observer: observer{
+			config: c, clock: p.Clock, sources: p.Sources, store: p.Store, manifests: p.Manifests,
+			watch: newWatch(), facts: map[factKey]facts{},
+		},
+		applier: applier{
+			config: c, clock: p.Clock, sources: p.Sources, effects: p.Effects, store: p.Store,
+			manifests: p.Manifests, newID: p.NewID,
+		},
+	}
+	l.applier.note = l.note
+	return l
+}
+
+func randomID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand
+	return hex.EncodeToString(b[:])
+}
+
+// Run makes passes until ctx ends, one a beat, and one at once when wake says
+// that something happened.
+func (l *Loop) Run(ctx context.Context, wake <-chan struct{}) error {
+	for ctx.Err() == nil {
+		beat := l.config.Poll
+		if l.Pass(ctx) {
+			beat = min(beat, inMotion)
+		}
+		timer := time.NewTimer(beat)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-wake:
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// Pass observes, decides and applies once. It tells whether something is in
+// motion, so that the next pass should follow soon.
+func (l *Loop) Pass(ctx context.Context) (motion bool) {
+	s := l.observer.observe()
+	wants := Wants{Static: static(s), Probes: map[store.Key]Question{}}
+	status := l.begin(s)
+	for _, w := range s.worlds {
+		m := l.remember(w.Workload)
+		w.Tried = m.tried
+		d := Decide(w, l.config.limits())
+		l.say(m, w, d)
+		if ctx.Err() == nil { // told to stop: start, stop and remove nothing
+			l.act(ctx, m, w, s.details[w.Workload], d)
+		}
+		motion = motion || moving(d)
+		l.ask(&wants, w, s.details[w.Workload].facts)
+		status.add(w, d, *m, s.details[w.Workload])
+	}
+	l.tidy(ctx, s, motion)
+	wants.Hurry = motion
+	l.sources.Want(wants)
+	status.Events = l.events
+	l.status.Store(status)
+	return motion
+}
+
+// Status is what the last pass saw and decided; nil before the first one. It is
+// not changed any more.
+func (l *Loop) Status() *Status { return l.status.Load() }
+
+func moving(d Decision) bool {
+	switch d.State {
+	case Unprotected, Unprotectable, Protected, Stuck:
+		return d.Action != nil
+	case Pending, Activating, Failing, Serving, HandingOff, RollingBack:
+	}
+	return true
+}
+
+func (l *Loop) remember(key store.Key) *memory {
+	m, ok := l.last[key]
+	if !ok {
+		m = &memory{}
+		l.last[key] = m
+	}
+	return m
+}
+
+// act applies the decision's action, and keeps count of one that is repeated.
+func (l *Loop) act(ctx context.Context, m *memory, w World, details details, d Decision) {
+	if d.Action == nil {
+		if m.tried.Key != "" && w.Now-m.tried.Last > stuckBeat {
+			m.tried, m.failed = Tried{}, ""
+		}
+		return
+	}
+	if key := d.Action.key(); key != m.tried.Key {
+		m.tried = Tried{Key: key}
+	}
+	m.tried.Count++
+	m.tried.Last = w.Now
+	if l.config.DryRun {
+		l.log.Info("would act", "pod", w.Workload, "op", m.tried.Key, "why", d.Why)
+		return
+	}
+	err := l.applier.apply(ctx, w, details, d.Action)
+	m.tried.Err, m.failed = "", ""
+	if err != nil {
+		m.tried.Err, m.failed = err.Error(), err.Error()
+		l.log.Error("action failed", "pod", w.Workload, "op", m.tried.Key, "why", d.Why, "err", err)
+	}
+}
+
+// say logs what changed since the last pass; a quiet pass is silent.
+func (l *Loop) say(m *memory, w World, d Decision) {
+	if d.State != m.state {
+		l.note(w, "state "+string(d.State), "from", string(m.state), "why", d.Why)
+		m.state, m.since = d.State, w.Now
+	}
+	if frozen := fmt.Sprint(d.Frozen); frozen != m.frozen {
+		if len(d.Frozen) > 0 {
+			l.log.Warn("frozen", "pod", w.Workload, "op", d.Frozen, "why", d.Why)
+		}
+		m.frozen = frozen
+	}
+	if serves, ok := w.Serves.Value(); ok && serves.ID != m.holder {
+		l.note(w, "held by "+serves.Role.String(), "container", serves.ID)
+		m.holder = serves.ID
+	}
+	if next := w.next(); next.ID != m.next {
+		if next.Role != Nobody {
+			l.note(w, next.Role.String()+" first in line", "container", next.ID)
+		}
+		m.next = next.ID
+	}
+	ready := ""
+	if r, ok := w.Ready.Value(); ok {
+		ready = map[bool]string{true: "ready", false: "not ready"}[r.OK]
+		serves, _ := w.Serves.Value()
+		ready = serves.Role.String() + " " + ready
+	}
+	if ready != "" && ready != m.ready {
+		l.note(w, ready)
+		m.ready = ready
+	}
+}
+
+// note tells log and status that something happened.
+func (l *Loop) note(w World, what string, words ...any) {
+	l.log.Info(what, append([]any{"pod", w.Workload.String()}, words...)...)
+	l.events = append(l.events, Event{At: time.Now(), Workload: w.Workload.String(), What: what})
+	if over := len(l.events) - maxEvents; over > 0 {
+		l.events = append([]Event(nil), l.events[over:]...)
+	}
+}
+
+// ask adds what this workload wants to be asked for the next pass.
+func (l *Loop) ask(wants *Wants, w World, f facts) {
+	record, _ := w.Record.Value()
+	for _, g := range record.Generations {
+		wants.Images = append(wants.Images, l.observer.read(w.Workload, g).Images...)
+	}
+	serves, ok := w.Serves.Value()
+	if ok && serves.Role != Nobody && f.Ready != nil {
+		wants.Probes[w.Workload] = Question{Probe: *f.Ready, Holder: serves.ID}
+	}
+}
+
+// static are the pods that a manifest explains.
+func static(s *sight) []kubelet.PodName {
+	listing, _ := s.listing.Value()
+	var names []kubelet.PodName
+	for _, m := range listing.Ours {
+		names = append(names, kubelet.PodName{Namespace: m.Namespace, Name: m.PodName})
+	}
+	for _, m := range listing.Foreign {
+		names = append(names, kubelet.PodName{Namespace: m.Namespace, Name: m.Name})
+	}
+	return names
+}
+
+// tidy removes activations that no manifest names and no container uses, and
+// generations that are too old. It waits for a quiet moment and for a runtime
+// that answers.
+func (l *Loop) tidy(ctx context.Context, s *sight, motion bool) {
+	pods, known := s.pods.Value()
+	_, listed := s.listing.Value()
+	if motion || !known || !listed || l.config.DryRun || ctx.Err() != nil || (l.tidied != 0 && s.at-l.tidied < tidyAfter) {
+		return
+	}
+	l.tidied = s.at
+	used := l.used(s, pods)
+	if err := l.store.Prune(func(activation string) bool { return used[activation] }); err != nil {
+		l.log.Warn("prune", "err", err)
+	}
+}
+
+// used are the activations that a manifest, the store's state or a container of
+// the runtime still names.
+func (l *Loop) used(s *sight, pods []cri.Pod) map[string]bool {
+	used := map[string]bool{}
+	for _, m := range s.manifests {
+		used[m.Activation] = true
+	}
+	for _, w := range l.store.Workloads() {
+		if w.State.Activation != nil && w.State.Handoff != nil {
+			used[w.State.Activation.ID] = true
+		}
+	}
+	for _, pod := range pods {
+		if len(pod.Containers) > 0 {
+			used[pod.Annotation(activationKey)] = true
+		}
+	}
+	return used
+}

@@ -1,0 +1,281 @@
+package checkpoint
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/kubelet"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
+	"github.com/pod-checkpointer/pod-checkpointer/cri"
+	"github.com/pod-checkpointer/pod-checkpointer/lock"
+)
+
+// An answer that is older than this is none.
+const (
+	podsAge    = 4 * time.Second
+	kubeletAge = 6 * time.Second
+	apiAge     = 20 * time.Second
+	readyAge   = 15 * time.Second
+	imagesAge  = 2 * time.Minute
+	// servedLong proves readiness where there is no probe to ask.
+	servedLong = 10 * time.Second
+)
+
+// observer turns answers into worlds: here, and nowhere else, an error, a stale
+// answer or an empty list without a witness becomes Unknown.
+type observer struct {
+	config    Config
+	clock     Clock
+	sources   Sources
+	store     *store.Store
+	manifests *kubelet.Manifests
+	watch     *watch
+	drafts    drafts
+	facts     map[factKey]facts
+}
+
+// sight is what one pass saw: a World for each workload, and what apply needs
+// to act on the parties that the worlds name.
+type sight struct {
+	at        time.Duration
+	worlds    []World
+	details   map[store.Key]details
+	pods      Observed[[]cri.Pod]
+	kubelet   Observed[kubelet.View]
+	api       Observed[*parentsByWorkload]
+	listing   Observed[kubelet.Listing]
+	manifests map[store.Key]kubelet.Manifest
+}
+
+// details of a workload that Decide does not need.
+type details struct {
+	facts     facts
+	lock      lock.State
+	draft     *store.Draft
+	processes map[string]lock.Process // by Party.ID
+	findings  []string
+}
+
+// facts are what a generation's pod says beside its spec.
+type facts struct {
+	snapshot.Facts
+	identity snapshot.Identity
+	err      error // the pod can't be read
+}
+
+type factKey struct {
+	key store.Key
+	seq int64
+}
+
+// observe looks once at everything.
+func (o *observer) observe() *sight {
+	now := o.clock.Now()
+	o.watch.begin(now)
+	s := &sight{at: now, details: map[store.Key]details{}, manifests: map[store.Key]kubelet.Manifest{}}
+	s.pods = current(now, o.sources.Pods(), podsAge, "runtime")
+	if pods, ok := s.pods.Value(); ok && len(pods) == 0 {
+		s.pods = Unknown[[]cri.Pod]("runtime: lists no pod at all, not even this one")
+	}
+	s.kubelet = current(now, o.sources.Kubelet(), kubeletAge, "kubelet")
+	s.listing = from(o.manifests.List())
+	if listing, ok := s.listing.Value(); ok {
+		for _, m := range listing.Ours {
+			s.manifests[store.Key{Namespace: m.Namespace, Workload: m.Workload}] = m
+		}
+	}
+	s.api = o.drafts.read(current(now, o.sources.API(), apiAge, "api"), o.config)
+	for _, key := range o.keys(s) {
+		s.worlds = append(s.worlds, o.world(s, key))
+	}
+	o.forget(s)
+	return s
+}
+
+// current is the answer of a source as an observation.
+func current[T any](now time.Duration, a Answer[T], limit time.Duration, source string) Observed[T] {
+	switch {
+	case a.At == 0 && a.Err == nil:
+		return Unknown[T]("%s: has not answered yet", source)
+	case a.Err != nil:
+		return Unknown[T]("%s", a.Err)
+	case now-a.At > limit:
+		return Unknown[T]("%s: has not answered for %s", source, (now - a.At).Round(time.Second))
+	}
+	return Known(a.Value)
+}
+
+// keys are the workloads on disk, those that the API server has, and those of
+// which only a manifest is left, in a stable order.
+func (o *observer) keys(s *sight) []store.Key {
+	set := map[store.Key]bool{}
+	for _, w := range o.store.Workloads() {
+		set[w.Key] = true
+	}
+	if parents, ok := s.api.Value(); ok {
+		for key := range parents.workloads {
+			set[key] = true
+		}
+	}
+	for key := range s.manifests {
+		set[key] = true
+	}
+	return slices.SortedFunc(maps.Keys(set), func(a, b store.Key) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Workload, b.Workload))
+	})
+}
+
+// world is what this pass saw of one workload.
+func (o *observer) world(s *sight, key store.Key) World {
+	w := World{Now: s.at, Boot: o.clock.Boot(), Workload: key}
+	record, known := o.store.Workload(key)
+	if !known {
+		record.Key = key
+	}
+	w.Record = Known(record)
+	d := details{processes: map[string]lock.Process{}}
+	w.Active = o.active(s, record)
+	d.facts = o.leading(record, w.active())
+	w.Locked = d.facts.Lock != nil
+	w.Grace = d.facts.Grace
+
+	pods := o.place(s, record, d.facts)
+	w.Parent = pods.parents(o.watch, key)
+	w.Exits = pods.exits(o.watch, w.active(), record.State, w.Boot)
+	if w.Locked {
+		o.seeLock(&w, &d, pods)
+	} else {
+		o.seeContainers(&w, pods)
+	}
+	w.Ready = o.ready(w, d.facts)
+	w.Synced = synced(s.kubelet)
+	w.Unusable = o.unusable(record)
+	w.API = o.parents(s, record, &d)
+	s.details[key] = d
+	return w
+}
+
+// active is the activation that the static pod directory holds.
+func (o *observer) active(s *sight, record store.Workload) Observed[*Active] {
+	if _, ok := s.listing.Value(); !ok {
+		return Unknown[*Active]("%s", s.listing.Why())
+	}
+	m, ok := s.manifests[record.Key]
+	if !ok {
+		return Known[*Active](nil)
+	}
+	active := &Active{
+		ID: m.Activation, Generation: m.Generation,
+		Since: o.watch.since(record.Key.String()+" manifest", m.Activation),
+	}
+	if a := record.State.Activation; a != nil && a.ID == m.Activation {
+		active.Served = a.Served
+		if a.BootID == o.clock.Boot() {
+			active.Since = a.At
+		}
+	}
+	return Known(active)
+}
+
+// leading are the facts of the generation that is active, else of the newest.
+func (o *observer) leading(record store.Workload, active *Active) facts {
+	if len(record.Generations) == 0 {
+		return facts{}
+	}
+	for _, g := range record.Generations {
+		if active != nil && g.Seq == active.Generation {
+			return o.read(record.Key, g)
+		}
+	}
+	return o.read(record.Key, record.Generations[0])
+}
+
+func (o *observer) read(key store.Key, g store.Generation) facts {
+	at := factKey{key, g.Seq}
+	if f, ok := o.facts[at]; ok {
+		return f
+	}
+	var f facts
+	pod, err := snapshot.Decode(g.Pod)
+	if err == nil {
+		f.identity = snapshot.IdentityOf(pod)
+		f.Facts, err = snapshot.FactsOf(pod)
+	}
+	f.err = err
+	o.facts[at] = f
+	return f
+}
+
+// unusable names the generations that can't be read, or whose image is not here.
+func (o *observer) unusable(record store.Workload) map[int64]string {
+	images, known := current(o.clock.Now(), o.sources.Images(), imagesAge, "images").Value()
+	out := map[int64]string{}
+	for _, g := range record.Generations {
+		f := o.read(record.Key, g)
+		if f.err != nil {
+			out[g.Seq] = f.err.Error()
+			continue
+		}
+		for _, image := range f.Images {
+			if present, asked := images[image]; known && asked && !present {
+				out[g.Seq] = "image " + image + " is not on this node"
+			}
+		}
+	}
+	return out
+}
+
+// ready is the probe's answer about who serves now.
+func (o *observer) ready(w World, f facts) Observed[Readiness] {
+	serves, ok := w.Serves.Value()
+	if !ok || serves.Role == Nobody {
+		return Unknown[Readiness]("nobody serves")
+	}
+	key := w.Workload.String() + " ready"
+	if f.Ready == nil {
+		served := w.age(serves.Since) >= servedLong
+		since := o.watch.since(key, serves.ID+map[bool]string{true: " ok", false: " no"}[served])
+		return Known(Readiness{OK: served, Since: since, Why: "no readiness probe; it serves for less than 10s"})
+	}
+	answer := o.sources.Ready(w.Workload, serves.ID)
+	if answer.At == 0 || w.Now-answer.At > readyAge {
+		return Unknown[Readiness]("readiness: has not been asked of this process")
+	}
+	why := ""
+	if answer.Err != nil {
+		why = answer.Err.Error()
+	}
+	since := o.watch.since(key, serves.ID+map[bool]string{true: " ok", false: " no"}[answer.Value])
+	return Known(Readiness{OK: answer.Value, Since: since, Why: why})
+}
+
+func synced(seen Observed[kubelet.View]) Observed[bool] {
+	view, ok := seen.Value()
+	switch {
+	case !ok:
+		return Unknown[bool]("%s", seen.Why())
+	case view.Regime == kubelet.Synced:
+		return Known(true)
+	case view.Regime == kubelet.Unsynced:
+		return Known(false)
+	}
+	return Unknown[bool]("kubelet: %s", view.Why)
+}
+
+// forget drops what is remembered of workloads and generations that are gone.
+func (o *observer) forget(s *sight) {
+	live := map[string]bool{}
+	for _, m := range s.manifests {
+		live[m.Activation] = true
+	}
+	o.watch.keep(live)
+	for at := range o.facts {
+		w, ok := o.store.Workload(at.key)
+		if !ok || !slices.ContainsFunc(w.Generations, func(g store.Generation) bool { return g.Seq == at.seq }) {
+			delete(o.facts, at)
+		}
+	}
+}

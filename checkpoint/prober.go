@@ -1,0 +1,76 @@
+package checkpoint
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
+	"github.com/pod-checkpointer/pod-checkpointer/lock/probe"
+)
+
+const (
+	probeRest  = 5 * time.Second
+	probeHurry = 200 * time.Millisecond
+	probeLimit = time.Second // of one question, where the probe sets none
+)
+
+// prober asks the readiness probe of one workload, and knows of whom: on the
+// host's network a probe is answered by whoever holds the port.
+type prober struct {
+	*poller[probed]
+	question atomic.Pointer[Question]
+	stop     context.CancelFunc
+}
+
+// probed is an answer, and who held the lock when the question was put.
+type probed struct {
+	ok     bool
+	holder string
+}
+
+func (h *Host) newProber() *prober {
+	ctx, stop := context.WithCancel(h.ctx)
+	p := &prober{stop: stop}
+	p.poller = newPoller(Clock(h), h.heard, 10*time.Second, probeRest, probeHurry, p.askOnce)
+	h.group.Go(func() error { return p.run(ctx) })
+	return p
+}
+
+// put sets the question; another holder is asked at once.
+func (p *prober) put(q Question, hurry bool) {
+	old := p.question.Swap(&q)
+	p.press(hurry)
+	if old == nil || old.Holder != q.Holder {
+		p.poke()
+	}
+}
+
+// askOnce puts the question.
+func (p *prober) askOnce(ctx context.Context) (probed, error) {
+	q := p.question.Load()
+	if q == nil {
+		return probed{}, nil
+	}
+	limit := q.Probe.Timeout
+	if limit == 0 {
+		limit = probeLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := target(q.Probe).Ask(ctx)
+	return probed{ok: err == nil, holder: q.Holder}, err
+}
+
+func target(p snapshot.Probe) probe.Target {
+	return probe.Target{Scheme: p.Scheme, Host: p.Host, Path: p.Path, Header: p.Header}
+}
+
+// ready is the newest answer, if it was about that holder.
+func (p *prober) ready(holder string) Answer[bool] {
+	a := p.answer()
+	if a.At == 0 || a.Value.holder != holder {
+		return Answer[bool]{}
+	}
+	return Answer[bool]{Value: a.Value.ok, Err: a.Err, At: a.At}
+}

@@ -1,0 +1,62 @@
+package checkpoint
+
+import (
+	"context"
+	"time"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/kubelet"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
+	"github.com/pod-checkpointer/pod-checkpointer/cri"
+	"github.com/pod-checkpointer/pod-checkpointer/lock"
+)
+
+// Answer is the newest that a source said: a value or an error, and when.
+type Answer[T any] struct {
+	Value T
+	Err   error
+	At    time.Duration // CLOCK_BOOTTIME; 0: never asked
+}
+
+// Clock tells the time of this boot.
+type Clock interface {
+	Now() time.Duration // CLOCK_BOOTTIME
+	Boot() string       // /proc/sys/kernel/random/boot_id
+}
+
+// Sources are what the observe step asks. No method blocks: a source that is
+// slow is asked in the background and answers with what it said last.
+type Sources interface {
+	Pods() Answer[[]cri.Pod]
+	Images() Answer[map[string]bool] // of those that Want names: present or not
+	Kubelet() Answer[kubelet.View]
+	API() Answer[*api.View]
+	Lock(path string) (lock.State, error)
+	// Ready is what the probe of a workload said when the holder was the one named.
+	Ready(workload store.Key, holder string) Answer[bool]
+	// Want tells the background what the last pass is interested in.
+	Want(Wants)
+}
+
+// Wants is what a pass wants to be asked for the next one.
+type Wants struct {
+	Hurry  bool // something is in motion
+	Images []string
+	Static []kubelet.PodName // pods that manifests explain
+	Probes map[store.Key]Question
+}
+
+// Question is a readiness probe, and who holds the lock while it is asked.
+type Question struct {
+	Probe  snapshot.Probe
+	Holder string
+}
+
+// Effects are the two things that apply does to running processes. Both return
+// when the order is given, not when it is carried out; giving it again changes
+// nothing.
+type Effects interface {
+	EndProcess(ctx context.Context, p lock.Process, grace time.Duration) error
+	StopContainer(ctx context.Context, id string, grace time.Duration) error
+}

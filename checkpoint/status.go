@@ -1,0 +1,124 @@
+package checkpoint
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
+)
+
+const maxEvents = 200
+
+// Status is what /status serves: this node as the last pass saw it.
+type Status struct {
+	Node      string           `json:"node"`
+	Boot      string           `json:"boot"`
+	At        time.Time        `json:"at"`
+	DryRun    bool             `json:"dryRun,omitempty"`
+	Sources   []SourceStatus   `json:"sources"`
+	Workloads []WorkloadStatus `json:"workloads"`
+	Problems  []string         `json:"problems,omitempty"`
+	Events    []Event          `json:"events,omitempty"`
+}
+
+// SourceStatus tells whether a source is Known, and why not.
+type SourceStatus struct {
+	Name  string `json:"name"`
+	Known bool   `json:"known"`
+	Why   string `json:"why,omitempty"`
+}
+
+// WorkloadStatus is where one workload stands.
+type WorkloadStatus struct {
+	Workload   string   `json:"workload"`
+	State      State    `json:"state"`
+	For        string   `json:"for"` // how long it has been in that state
+	Why        string   `json:"why"`
+	Frozen     []string `json:"frozen,omitempty"`
+	Holder     string   `json:"holder,omitempty"` // role and container of who serves
+	Next       string   `json:"next,omitempty"`   // of the first that waits
+	Ready      string   `json:"ready,omitempty"`
+	Lock       string   `json:"lock,omitempty"`
+	Generation int64    `json:"generation,omitempty"` // the newest
+	Saved      string   `json:"saved,omitempty"`      // when
+	KnownGood  int64    `json:"knownGood,omitempty"`
+	Activation string   `json:"activation,omitempty"` // that has a manifest
+	Activated  int64    `json:"activated,omitempty"`  // its generation
+	Findings   []string `json:"findings,omitempty"`
+	Error      string   `json:"error,omitempty"` // of the last action
+}
+
+// Event is one thing that happened.
+type Event struct {
+	At       time.Time `json:"at"`
+	Workload string    `json:"workload"`
+	What     string    `json:"what"`
+}
+
+// begin is a Status with all that does not belong to one workload.
+func (l *Loop) begin(s *sight) *Status {
+	status := &Status{Node: l.config.Node, Boot: l.clock.Boot(), At: time.Now(), DryRun: l.config.DryRun}
+	source := func(name, why string, known bool) {
+		status.Sources = append(status.Sources, SourceStatus{Name: name, Known: known, Why: why})
+	}
+	_, known := s.pods.Value()
+	source("runtime", why(s.pods.Why(), known), known)
+	_, known = s.kubelet.Value()
+	source("kubelet", why(s.kubelet.Why(), known), known)
+	_, known = s.api.Value()
+	source("api", why(s.api.Why(), known), known)
+	listing, known := s.listing.Value()
+	source("manifests", why(s.listing.Why(), known), known)
+	status.Problems = append(status.Problems, listing.Problems...)
+	if parents, ok := s.api.Value(); ok {
+		status.Problems = append(status.Problems, parents.strays...)
+	}
+	for _, w := range l.store.Workloads() {
+		for _, problem := range w.Problems {
+			status.Problems = append(status.Problems, w.Key.String()+": "+problem)
+		}
+	}
+	return status
+}
+
+func why(why string, known bool) string {
+	if known {
+		return ""
+	}
+	return why
+}
+
+// add tells where one workload stands.
+func (s *Status) add(w World, d Decision, m memory, details details) {
+	out := WorkloadStatus{
+		Workload: w.Workload.String(), State: d.State, Why: d.Why, Frozen: d.Frozen,
+		For:      (w.Now - m.since).Round(time.Second).String(),
+		Findings: details.findings, Error: m.failed,
+	}
+	if details.facts.Lock != nil {
+		out.Lock = details.facts.Lock.Path
+	}
+	if serves, ok := w.Serves.Value(); ok && serves.Role != Nobody {
+		out.Holder = serves.Role.String() + " " + serves.ID
+	}
+	if next := w.next(); next.Role != Nobody {
+		out.Next = next.Role.String() + " " + next.ID
+	}
+	if ready, ok := w.Ready.Value(); ok {
+		out.Ready = fmt.Sprintf("%t for %s", ready.OK, w.age(ready.Since).Round(time.Second))
+	}
+	if active := w.active(); active != nil {
+		out.Activation, out.Activated = active.ID, active.Generation
+	}
+	out.stored(w)
+	s.Workloads = append(s.Workloads, out)
+}
+
+func (s *WorkloadStatus) stored(w World) {
+	record, _ := w.Record.Value()
+	s.KnownGood = record.State.KnownGood
+	if len(record.Generations) > 0 {
+		var newest store.Generation = record.Generations[0]
+		s.Generation, s.Saved = newest.Seq, newest.Written.UTC().Format(time.RFC3339)
+	}
+}

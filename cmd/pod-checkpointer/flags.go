@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint"
+)
+
+// later are flags of the contract that this version does nothing with. They
+// are refused where they are set, so that nobody relies on them unheard.
+var later = map[string]string{
+	"bin-dir":        "where lock-exec stands on the host",
+	"socket":         "where commands reach the daemon",
+	"api-endpoint":   "where a checkpoint's in-cluster client finds the API server",
+	"peer-endpoints": "API servers on other masters",
+	"removal-grace":  "how long a workload must be gone before it is removed",
+}
+
+// bind makes the flags of run, each filling one field of c.
+func bind(flags *pflag.FlagSet, c *checkpoint.Config) {
+	flags.StringVar(&c.Node, "node-name", c.Node, "this node, as the API server knows it (default $NODE_NAME, else the lower-cased hostname)")
+	flags.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "credentials for the API server; read again when the file changes (default <state-dir>/kubeconfig)")
+	flags.StringVar(&c.CRIEndpoint, "cri-endpoint", c.CRIEndpoint, "socket of the container runtime, which must speak CRI v1")
+	flags.StringVar(&c.StaticPodDir, "static-pod-dir", c.StaticPodDir, "the kubelet's staticPodPath")
+	flags.StringVar(&c.KubeletDir, "kubelet-dir", c.KubeletDir, "the kubelet's root directory, for its podresources and pods sockets")
+	flags.StringVar(&c.StateDir, "state-dir", c.StateDir, "where generations are kept")
+	flags.StringVar(&c.LockDir, "lock-dir", c.LockDir, "lock files, one a workload")
+	flags.StringVar(&c.Proc, "proc", c.Proc, "the host's procfs")
+	flags.StringSliceVar(&c.Namespaces, "namespaces", c.Namespaces, "where the annotation counts")
+	flags.DurationVar(&c.Poll, "poll", c.Poll, "the beat")
+	flags.DurationVar(&c.KnownGoodAfter, "known-good-after", c.KnownGoodAfter, "a parent that holds the lock and is ready for so long proves its generation")
+	flags.DurationVar(&c.ActivateAfter, "activate-after", c.ActivateAfter, "without a lock, a parent is gone for so long before its checkpoint starts")
+	flags.DurationVar(&c.StartTimeout, "start-timeout", c.StartTimeout, "a started checkpoint must be ready by then")
+	flags.DurationVar(&c.HandoffSettle, "handoff-settle", c.HandoffSettle, "a checkpoint serves this long before it hands over")
+	flags.DurationVar(&c.HandoffTimeout, "handoff-timeout", c.HandoffTimeout, "a parent that took the lock and is not ready by then is rolled back")
+	flags.StringVar(&c.Listen, "listen", c.Listen, "where /healthz, /readyz and /status are served")
+	flags.BoolVar(&c.DryRun, "dry-run", c.DryRun, "decide and say, touch nothing")
+	for name, use := range later {
+		flags.String(name, "", use+" (not yet used; refused when set)")
+		_ = flags.MarkHidden(name) // fails only for a flag that does not exist
+	}
+}
+
+// configure is the configuration by flags, then environment, then defaults.
+// Everything that is wrong is named at once.
+func configure(cmd *cobra.Command, c *checkpoint.Config, getenv func(string) string) error {
+	var wrong []error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		name := "POD_CHECKPOINTER_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		if value := getenv(name); value != "" && !f.Changed {
+			if err := cmd.Flags().Set(f.Name, value); err != nil {
+				wrong = append(wrong, fmt.Errorf("$%s: %w", name, err))
+			}
+		}
+		if _, ok := later[f.Name]; ok && f.Changed {
+			wrong = append(wrong, fmt.Errorf("--%s is not used by this version: leave it out", f.Name))
+		}
+	})
+	if c.Node == "" {
+		c.Node = nodeName(getenv)
+	}
+	if c.Kubeconfig == "" {
+		c.Kubeconfig = c.StateDir + "/kubeconfig"
+	}
+	if err := c.Validate(); err != nil {
+		wrong = append(wrong, err)
+	}
+	if len(wrong) > 0 {
+		return usageError{errors.Join(wrong...)}
+	}
+	return nil
+}
+
+func nodeName(getenv func(string) string) string {
+	if name := getenv("NODE_NAME"); name != "" {
+		return name
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(name)
+}
