@@ -28,6 +28,13 @@ func endedBy(t *testing.T, c *child) syscall.Signal {
 	return status.Signal()
 }
 
+// spared says that no signal has ended the child: it still ends by itself.
+func spared(t *testing.T, c *child) {
+	t.Helper()
+	require.NoError(t, c.in.Close())
+	require.NoError(t, c.Wait())
+}
+
 func stubborn(t *testing.T, path string) *child {
 	t.Helper()
 	c := start(t, "stubborn", []string{path})
@@ -48,8 +55,14 @@ func TestEndKillsAfterGrace(t *testing.T) {
 }
 
 func TestEndWithoutGraceSendsNoTerm(t *testing.T) {
-	c := holder(t, lockFile(t)) // would end by SIGTERM
+	c := holder(t, lockFile(t))
+	// While it is stopped it takes no signal but SIGKILL; others are still
+	// pending when it has ended.
+	require.NoError(t, c.Process.Signal(syscall.SIGSTOP))
 	require.NoError(t, End(t.Context(), "/proc", process(t, c), 0))
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(c.pid()) + "/status")
+	require.NoError(t, err)
+	require.Regexp(t, `ShdPnd:\t[0-9a-f]{12}[0-389ab][0-9a-f]{3}\n`, string(status), "bit 14, SIGTERM")
 	require.Equal(t, syscall.SIGKILL, endedBy(t, c))
 }
 
@@ -78,7 +91,7 @@ func TestEndSparesReusedPID(t *testing.T) {
 	p := process(t, c)
 	p.StartTime--
 	require.NoError(t, End(t.Context(), "/proc", p, 0))
-	require.NoError(t, c.Process.Signal(syscall.Signal(0)), "lives")
+	spared(t, c)
 }
 
 func TestEndSparesOtherContainer(t *testing.T) {
@@ -91,7 +104,7 @@ func TestEndSparesOtherContainer(t *testing.T) {
 		change(&p)
 		require.ErrorContains(t, End(t.Context(), "/proc", p, 0), "moved from container")
 	}
-	require.NoError(t, c.Process.Signal(syscall.Signal(0)), "lives")
+	spared(t, c)
 }
 
 func TestEndGivesUpWithContext(t *testing.T) {
@@ -99,7 +112,7 @@ func TestEndGivesUpWithContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, End(ctx, "/proc", process(t, c), time.Hour), context.DeadlineExceeded)
-	require.NoError(t, c.Process.Signal(syscall.Signal(0)), "not killed before its grace is over")
+	spared(t, c) // its grace is not over
 }
 
 // A procfs of other process ids than ours names strangers.
@@ -126,7 +139,6 @@ func TestEndRefusesForeignProcessIDs(t *testing.T) {
 	}
 	require.ErrorContains(t, End(t.Context(), proc, p, 0), "this pid namespace must be the host's")
 
-	for _, alive := range []*child{c, other} {
-		require.NoError(t, alive.Process.Signal(syscall.Signal(0)), "lives")
-	}
+	spared(t, c)
+	spared(t, other)
 }

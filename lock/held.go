@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -78,8 +78,8 @@ func readInfo(path string) (locked bool, offset int64, err error) {
 		fields := strings.Fields(value)
 		switch {
 		case key == "pos" && len(fields) == 1:
-			if _, err := fmt.Sscan(fields[0], &offset); err != nil {
-				return false, 0, fmt.Errorf("read %s: %w", filepath.Base(path), err)
+			if offset, err = strconv.ParseInt(fields[0], 10, 64); err != nil {
+				return false, 0, fmt.Errorf("read %s: %w", path, err)
 			}
 		case key == "lock" && len(fields) > 3 && fields[1] == "FLOCK" && fields[3] == "WRITE":
 			locked = true

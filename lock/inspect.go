@@ -26,9 +26,11 @@ type State struct {
 // no lock of a holder outside of it, and pid 0 for such a waiter.
 //
 // A holder or waiter that is in the table and can't be found is an error, never
-// a free lock. It reads the table and what it names, and nothing else, so that
-// it may be called ten times a second. Other users' processes need
-// CAP_SYS_PTRACE where the file is on btrfs or overlayfs, and to see a split.
+// a free lock. Kernels before 5.13 show only the first waiter.
+//
+// Inspect reads the table and what it names, and nothing else, so that it may be
+// called ten times a second. Other users' processes need CAP_SYS_PTRACE where
+// the file is on btrfs or overlayfs, and to see a split.
 func Inspect(proc, path string) (State, error) {
 	// Between the table and the process a holder may end, and a table of more
 	// than one page may miss one; both are rare, so a few attempts are plenty.
@@ -159,10 +161,10 @@ func (id identity) locked(proc string, e entry) (bool, error) {
 
 // split says whether e, a lock on another file, is on one that was opened by
 // this path, or by its name in the same directory, which a container may have
-// mounted elsewhere. Only locks of the same file system come into question, and of
-// their processes only the first descriptors are read; a process whose
-// descriptors may not be read is taken to have nothing to do with the path,
-// since it would else block the view for ever.
+// mounted elsewhere. Only locks of the same file system come into question, and
+// their processes' descriptors are read up to the one that has the lock. A
+// process whose descriptors may not be read is taken to have nothing to do with
+// the path, since it would else block the view for ever.
 func (id identity) split(proc string, e entry) bool {
 	if e.pid <= 0 || id.device != 0 && e.device != id.device && !id.shifty {
 		return false

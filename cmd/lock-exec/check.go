@@ -33,8 +33,8 @@ TARGET is one of
 
 Without an answer from /proc/1 it is not known who holds the lock: not ready,
 but alive, since a restart would take down a program that may well serve.
-The pod must not share its process namespace. The time that a question may take
-is the probe's timeoutSeconds.
+The container needs a process namespace of its own: no shareProcessNamespace, no
+hostPID. The time that a question may take is the probe's timeoutSeconds.
 
 Examples:
   lock-exec check --ready --lock /run/lock/pod-checkpointer/kube-apiserver.lock -- \
@@ -110,7 +110,7 @@ func check(proc string, args, env []string, stdout, stderr io.Writer) int {
 		return answer(stdout, a.live, "not known whether it holds the lock: %v", err)
 	case !held.Yes:
 		return answer(stdout, a.live, "waits for %s", a.lock)
-	case a.window > 0 && held.For >= 0 && held.For < a.window:
+	case held.For >= 0 && held.For < a.window:
 		return answer(stdout, true, "starts: holds the lock for %s of %s", held.For.Round(time.Millisecond), a.window)
 	case a.argv != nil:
 		// No child, so that a timeout of the probe leaves nothing behind.

@@ -11,8 +11,8 @@ import (
 
 // withDirs returns env and, in place of entries of the same name, one for each
 // regular file in dirs. Symbolic links are followed, since the files of a
-// Secret volume are links; directories and the volume's own entries, which
-// begin with "..", are left out. No error tells a value.
+// Secret volume are links; directories, its "..data" among them, are left out.
+// No error tells a value.
 func withDirs(env, dirs []string) ([]string, error) {
 	set := map[string]string{}
 	var names []string
@@ -23,9 +23,6 @@ func withDirs(env, dirs []string) ([]string, error) {
 		}
 		for _, entry := range entries {
 			name := entry.Name()
-			if strings.HasPrefix(name, "..") {
-				continue
-			}
 			file := filepath.Join(dir, name)
 			info, err := os.Stat(file)
 			if err != nil {

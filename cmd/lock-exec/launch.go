@@ -22,8 +22,8 @@ Usage:
                   The directory must be the host's, so that all see one file.
   --env-dir DIR   set an environment variable for each file in DIR: the file's
                   name is the variable's, its content is the value, as it is.
-                  Names that begin with ".." are left out. Of two that set one
-                  variable the later DIR counts, and it replaces one inherited.
+                  Of two that set one variable the later DIR counts, and it
+                  replaces one inherited.
 
 Examples:
   lock-exec --lock /run/lock/pod-checkpointer/kube-apiserver.lock -- \
