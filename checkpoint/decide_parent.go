@@ -58,6 +58,7 @@ func decideVerifying(w World, parent Party, handoff store.Handoff, limits Limits
 
 // verified is the state after a handoff that is done.
 func verified(state store.State) store.State {
+	state.Activation, state.Failures = nil, 0
 	state.Handoff, state.Rollbacks, state.RetryAt, state.RetryBoot, state.FailedParent = nil, 0, 0, "", ""
 	return state
 }
@@ -126,7 +127,7 @@ func proved(w World, parent Party) bool {
 	if record.State.KnownGood == newest.Seq {
 		return true
 	}
-	startedBefore := newest.Source.ContainerID == parent.ID
+	startedBefore := newest.Source.ContainerID == parent.ID || newest.Source.ContainerID == unseenContainer
 	return startedBefore && len(record.Generations) > 1 && !samePayloads(newest, record.Generations[1])
 }
 

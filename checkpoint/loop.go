@@ -130,6 +130,7 @@ func (l *Loop) Pass(ctx context.Context) (motion bool) {
 		l.ask(&wants, w, s.details[w.Workload].facts)
 		status.add(w, d, *m, s.details[w.Workload])
 	}
+	l.identify(s)
 	l.tidy(ctx, s, motion)
 	wants.Hurry = motion
 	l.sources.Want(wants)
@@ -263,23 +264,17 @@ func (l *Loop) tidy(ctx context.Context, s *sight, motion bool) {
 		return
 	}
 	l.tidied = s.at
-	used := l.used(s, pods)
-	if err := l.store.Prune(func(activation string) bool { return used[activation] }); err != nil {
+	named := used(s, pods)
+	if err := l.store.Prune(func(activation string) bool { return named[activation] }); err != nil {
 		l.log.Warn("prune", "err", err)
 	}
 }
 
-// used are the activations that a manifest, the store's state or a container of
-// the runtime still names.
-func (l *Loop) used(s *sight, pods []cri.Pod) map[string]bool {
+// used are the activations that a manifest or a container still names.
+func used(s *sight, pods []cri.Pod) map[string]bool {
 	used := map[string]bool{}
 	for _, m := range s.manifests {
 		used[m.Activation] = true
-	}
-	for _, w := range l.store.Workloads() {
-		if w.State.Activation != nil && w.State.Handoff != nil {
-			used[w.State.Activation.ID] = true
-		}
 	}
 	for _, pod := range pods {
 		if len(pod.Containers) > 0 {

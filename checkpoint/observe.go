@@ -3,7 +3,9 @@ package checkpoint
 import (
 	"cmp"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/kubelet"
@@ -87,7 +89,7 @@ func (o *observer) observe() *sight {
 			s.manifests[store.Key{Namespace: m.Namespace, Workload: m.Workload}] = m
 		}
 	}
-	s.api = o.drafts.read(current(now, o.sources.API(), apiAge, "api"), o.config)
+	s.api = o.drafts.read(o.known(current(now, o.sources.API(), apiAge, "api")), o.config)
 	for _, key := range o.keys(s) {
 		s.worlds = append(s.worlds, o.world(s, key))
 	}
@@ -165,6 +167,13 @@ func (o *observer) active(s *sight, record store.Workload) Observed[*Active] {
 	}
 	m, ok := s.manifests[record.Key]
 	if !ok {
+		file := filepath.Join(o.config.StaticPodDir, kubelet.File(record.Key.Namespace, record.Key.Workload))
+		listing, _ := s.listing.Value()
+		for _, problem := range listing.Problems {
+			if strings.HasPrefix(problem, file+":") { // it is there, and could not be read
+				return Unknown[*Active]("%s", problem)
+			}
+		}
 		return Known[*Active](nil)
 	}
 	active := &Active{

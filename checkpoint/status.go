@@ -3,8 +3,6 @@ package checkpoint
 import (
 	"fmt"
 	"time"
-
-	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
 )
 
 const maxEvents = 200
@@ -69,6 +67,7 @@ func (l *Loop) begin(s *sight) *Status {
 	source("api", why(s.api.Why(), known), known)
 	listing, known := s.listing.Value()
 	source("manifests", why(s.listing.Why(), known), known)
+	status.Problems = append(status.Problems, l.store.Problems()...)
 	status.Problems = append(status.Problems, listing.Problems...)
 	if parents, ok := s.api.Value(); ok {
 		status.Problems = append(status.Problems, parents.strays...)
@@ -118,7 +117,7 @@ func (s *WorkloadStatus) stored(w World) {
 	record, _ := w.Record.Value()
 	s.KnownGood = record.State.KnownGood
 	if len(record.Generations) > 0 {
-		var newest store.Generation = record.Generations[0]
+		newest := record.Generations[0]
 		s.Generation, s.Saved = newest.Seq, newest.Written.UTC().Format(time.RFC3339)
 	}
 }
