@@ -12,7 +12,7 @@ func decideWeServe(w World, holder Party, limits Limits) Decision {
 		return act(RollingBack, Remember{next, "the handoff was taken back"}, "holder=%s", holder.Role)
 	}
 	if w.active() == nil {
-		return decideLeaving(w, holder, limits)
+		return decideLeaving(w, holder)
 	}
 	ready, known := w.Ready.Value()
 	switch {
@@ -110,9 +110,11 @@ func nextCandidate(w World, why string, args ...any) Decision {
 
 // decideLeaving: a checkpoint holds the lock and has no manifest. Either it was
 // told to go, or somebody took the manifest away.
-func decideLeaving(w World, holder Party, limits Limits) Decision {
+func decideLeaving(w World, holder Party) Decision {
 	handoff := w.state().Handoff
 	switch {
+	case handoff == nil && !w.Locked && w.next().Role == Parent: // it runs beside us already
+		return act(HandingOff, End{Party: holder, Grace: w.Grace}, "holder=%s manifest=lost next=parent", holder.Role)
 	case handoff == nil:
 		return start(w, Activating, nil, "holder=%s manifest=lost", holder.Role)
 	case w.next().Role == Parent:

@@ -148,9 +148,16 @@ func (o *observer) parents(s *sight, record store.Workload, d *details) Observed
 	return Known(out)
 }
 
-// container is the one of a pod that takes the lock, by id.
+// unseenContainer stands for a container that may have started before its payload was
+// saved, as far as anybody can tell.
+const unseenContainer = "unknown"
+
+// container is the one of a pod that takes the lock, by id; "" if none is there.
 func (o *observer) container(s *sight, uid string, f facts) string {
-	pods, _ := s.pods.Value()
+	pods, known := s.pods.Value()
+	if !known {
+		return unseenContainer
+	}
 	for _, pod := range pods {
 		if pod.UID != uid {
 			continue

@@ -70,6 +70,9 @@ func (p *placed) byUID(s *sight, record store.Workload) {
 			p.uids[uid] = Party{Role: Parent, Pod: uid}
 		}
 	}
+	if h := record.State.Handoff; h != nil {
+		p.uids[h.ParentUID] = Party{Role: Parent, Pod: h.ParentUID}
+	}
 	if a := record.State.Activation; a != nil {
 		p.uids[a.ID] = p.checkpoint(a.ID)
 	}
@@ -220,11 +223,13 @@ func (o *observer) seeContainers(w *World, p placed) {
 	w.Queue = Known(queue)
 }
 
-// after is the parent, if a container of it was made later than that.
+// after is the parent, if a container of it is live, whichever of the two was made
+// first: the kubelet makes ours anew each time that it ends. One that was made later
+// and has ended counts too: it may have ended because the checkpoint has its port.
 func (p *placed) after(created time.Time) []Party {
 	for _, pod := range p.parent {
 		for _, c := range pod.Containers {
-			if c.CreatedAt.After(created) {
+			if live(c) || c.CreatedAt.After(created) {
 				return []Party{{Role: Parent, ID: c.ID, Pod: pod.UID}}
 			}
 		}

@@ -66,7 +66,7 @@ type World struct {
 	// Serves is who holds the lock; without one, whose container runs.
 	Serves Observed[Party]
 	// Queue is who waits for the lock, in the kernel's order; without a lock,
-	// the parent whose container was made after the activation began.
+	// the parent whose container runs beside the checkpoint's.
 	Queue Observed[[]Party]
 	// Ready is what the readiness probe said, asked by us, of who serves.
 	Ready Observed[Readiness]
