@@ -1,0 +1,177 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
+)
+
+const (
+	namespace  = "kube-system"
+	nodeName   = "master-1"
+	server     = "kube-apiserver"          // has a lock
+	controller = "kube-controller-manager" // has none
+	lockDir    = "/run/lock/pod-checkpointer"
+	lockPath   = lockDir + "/" + server + ".lock"
+)
+
+var workloads = []string{server, controller}
+
+// cluster is what etcd holds, and the controller that works on it.
+type cluster struct {
+	sets    []*daemonSet
+	pods    []*v1.Pod // of this node
+	secret  int       // revision of the Secret that the server mounts
+	version int       // changes with each write
+	seen    *api.View // of that version
+	made    int
+}
+
+// daemonSet makes the parents of one workload.
+type daemonSet struct {
+	name    string
+	program program
+	due     time.Duration // when the controller comes to it
+	grace   string        // annotation handoff-grace; "": none
+	probed  bool          // it has a readiness probe
+}
+
+// apiUp tells whether the API server answers: one of its programs serves and is
+// ready, whichever it is.
+func (n *node) apiUp() bool {
+	p := n.locks[lockPath].holder()
+	return p != nil && p.container.pod.workload == server && n.ready(p)
+}
+
+// control is the DaemonSet controller. It runs in the controller manager, whose
+// programs elect a leader.
+func (n *node) control() {
+	led := slices.ContainsFunc(n.runtime.containers((*container).live), func(c *container) bool {
+		return c.pod.workload == controller && c.process != nil && c.process.readyAt != 0 && n.now-c.process.readyAt > n.election
+	})
+	if !led || !n.apiUp() {
+		return
+	}
+	for _, set := range n.cluster.sets {
+		if n.now < set.due {
+			continue
+		}
+		set.due = n.now + n.between(time.Second, 3*time.Second)
+		n.reconcile(set)
+	}
+}
+
+func (n *node) reconcile(set *daemonSet) {
+	i := slices.IndexFunc(n.cluster.pods, func(p *v1.Pod) bool { return p.OwnerReferences[0].Name == set.name })
+	switch {
+	case i < 0:
+		n.cluster.create(set, n.now)
+		n.trace.say("controller: new parent of %s, %s", set.name, set.program)
+	case n.cluster.pods[i].DeletionTimestamp == nil && n.cluster.pods[i].Spec.Containers[0].Args[0] != string(set.program):
+		n.cluster.delete(n.cluster.pods[i], n.now)
+		n.trace.say("controller: deletes the outdated parent of %s", set.name)
+	}
+}
+
+func (c *cluster) delete(p *v1.Pod, now time.Duration) {
+	c.version++
+	for i, old := range c.pods {
+		if old.UID == p.UID && old.DeletionTimestamp == nil {
+			c.pods[i] = old.DeepCopy()
+			c.pods[i].DeletionTimestamp = &metav1.Time{Time: wall(now)}
+		}
+	}
+}
+
+func (c *cluster) remove(uid types.UID) {
+	c.version++
+	c.pods = slices.DeleteFunc(c.pods, func(p *v1.Pod) bool { return p.UID == uid })
+}
+
+// view is what the API server tells a client.
+func (c *cluster) view() *api.View {
+	if c.seen != nil && c.seen.ResourceVersion == fmt.Sprint(c.version) {
+		return c.seen // the loop makes its snapshots of a view once
+	}
+	c.seen = &api.View{
+		ResourceVersion: fmt.Sprint(c.version), KubeSystemUID: "cluster", NodeUID: "node", NodeIP: "10.0.0.1",
+		Secrets: map[types.NamespacedName]*v1.Secret{
+			{Namespace: namespace, Name: server}: {Data: map[string][]byte{"key": c.payload()}},
+		},
+	}
+	for _, p := range c.pods {
+		c.seen.Pods = append(c.seen.Pods, *p.DeepCopy())
+	}
+	return c.seen
+}
+
+func (c *cluster) payload() []byte { return fmt.Appendf(nil, "key %d", c.secret) }
+
+// create makes the next parent of a DaemonSet.
+func (c *cluster) create(set *daemonSet, now time.Duration) {
+	c.version++
+	c.made++
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: fmt.Sprintf("%s-%s", set.name, suffix(c.made)),
+			UID:               types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", c.made)),
+			CreationTimestamp: metav1.Time{Time: wall(now)},
+			Annotations:       map[string]string{snapshot.AnnotationCheckpoint: "true"},
+			OwnerReferences:   []metav1.OwnerReference{{Kind: "DaemonSet", Name: set.name, Controller: new(true)}},
+		},
+		Spec: v1.PodSpec{
+			NodeName: nodeName, HostNetwork: true,
+			TerminationGracePeriodSeconds: new(int64(1)),
+			Containers: []v1.Container{{
+				Name: set.name, Image: "registry.example.com/" + set.name + ":v1",
+				Command: []string{"/usr/local/bin/" + set.name}, Args: []string{string(set.program)},
+			}},
+		},
+	}
+	if set.grace != "" {
+		pod.Annotations[snapshot.AnnotationHandoffGrace] = set.grace
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
+	}
+	if set.name == server {
+		guard(pod)
+	} else if set.probed {
+		pod.Spec.Containers[0].ReadinessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{
+			HTTPGet: &v1.HTTPGetAction{Port: intstr.FromInt32(10257), Path: "/healthz"},
+		}}
+	}
+	c.pods = append(c.pods, pod)
+}
+
+// guard gives the server its lock, its probe, and the Secret that it mounts.
+func guard(pod *v1.Pod) {
+	const bin, url = "/opt/pod-checkpointer/bin/lock-exec", "https://127.0.0.1:6443/readyz"
+	pod.Annotations[snapshot.AnnotationLock] = server
+	c := &pod.Spec.Containers[0]
+	c.Command = append([]string{bin, "--lock", lockPath, "--"}, c.Command...)
+	c.ReadinessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{
+		Exec: &v1.ExecAction{Command: []string{bin, "check", "--ready", "--lock", lockPath, "--", "https", url}},
+	}}
+	c.VolumeMounts = []v1.VolumeMount{{Name: "lock", MountPath: lockDir}, {Name: "keys", MountPath: "/etc/kubernetes/keys"}}
+	pod.Spec.Volumes = []v1.Volume{
+		{Name: "lock", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: lockDir}}},
+		{Name: "keys", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: server}}},
+	}
+}
+
+// suffix is one that the API server could have generated.
+func suffix(n int) string {
+	const alphabet = "bcdfghjklm"
+	s := fmt.Appendf(nil, "%05d", n)
+	for i := range s {
+		s[i] = alphabet[s[i]-'0']
+	}
+	return string(s)
+}

@@ -1,0 +1,431 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/durable"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
+	"github.com/pod-checkpointer/pod-checkpointer/cri"
+)
+
+const exited = cri.Exited
+
+// lag is how old the runtime's answer may be that the loop still believes.
+const lag = 6 * time.Second
+
+// rules are what must hold at every step, and what has to be remembered to tell.
+type rules struct {
+	violation string // the first
+
+	synced  time.Duration            // when the kubelet last was
+	solid   map[string]time.Duration // when a parent last ran that had run for two seconds
+	live    map[string]time.Duration // since when a parent runs
+	seen    map[string]time.Duration // when a parent last had a sandbox
+	handed  map[string]handed        // by pod UID of the parent: the last handoff
+	written map[string]time.Duration // when an activation's manifest was first seen
+
+	// Before the pass.
+	active map[string]*pod
+	good   map[string]int64
+	giving map[string]bool // a handoff is under way
+	// What the daemon did, in all passes.
+	ordered map[string]bool
+	// What a loop without memory would do in this pass.
+	opinion opinion
+
+	had     map[string]bool   // workloads that have had a generation
+	secrets map[string]string // contents by payload digest
+}
+
+func newRules() rules {
+	return rules{
+		solid: map[string]time.Duration{}, live: map[string]time.Duration{}, seen: map[string]time.Duration{},
+		written: map[string]time.Duration{}, handed: map[string]handed{}, ordered: map[string]bool{}, had: map[string]bool{}, secrets: map[string]string{},
+	}
+}
+
+// handed is a handoff to a parent that was not ready since.
+type handed struct {
+	at   time.Duration
+	boot string
+}
+
+// broken reports that a rule was broken; the first report counts.
+func (n *node) broken(format string, args ...any) {
+	if n.rules.violation == "" {
+		n.rules.violation = fmt.Sprintf(format, args...)
+		n.trace.say("BROKEN %s", n.rules.violation)
+	}
+}
+
+// always looks after each step.
+func (n *node) always() {
+	r := &n.rules
+	if n.kube.synced {
+		r.synced = n.now
+	}
+	for _, w := range workloads {
+		if n.parent(w) != nil {
+			r.seen[w] = n.now
+		}
+		if len(n.containers(w, "parent")) == 0 {
+			delete(r.live, w)
+			continue
+		}
+		if _, ok := r.live[w]; !ok {
+			r.live[w] = n.now
+		}
+		if n.now-r.live[w] >= 2*time.Second {
+			r.solid[w] = n.now
+		}
+	}
+}
+
+// containers are the live ones of a workload in a role.
+func (n *node) containers(workload, role string) []*container {
+	return n.runtime.containers(func(c *container) bool {
+		return c.live() && c.pod.workload == workload && c.pod.role() == role
+	})
+}
+
+// parent is the newest pod of a workload's parents that has a sandbox.
+func (n *node) parent(workload string) *pod {
+	for _, s := range slices.Backward(n.runtime.sandboxes) {
+		if s.ready && s.pod.workload == workload && s.pod.role() == "parent" && len(s.containers) > 0 {
+			return s.pod
+		}
+	}
+	return nil
+}
+
+// activations are the checkpoints that have a manifest now.
+func (n *node) activations() map[string]*pod {
+	active := map[string]*pod{}
+	for _, p := range n.staticPods() {
+		if !p.ours {
+			continue
+		}
+		if active[p.workload] != nil {
+			n.broken("%s has two manifests", p.workload)
+		}
+		active[p.workload] = p
+		if _, ok := n.rules.written[p.activation()]; !ok {
+			n.rules.written[p.activation()] = n.now
+		}
+	}
+	return active
+}
+
+// before looks before a pass, and now and then asks a loop without memory.
+func (n *node) before() {
+	r := &n.rules
+	r.active, r.good, r.giving = n.activations(), map[string]int64{}, map[string]bool{}
+	for _, w := range n.daemon.store.Workloads() {
+		r.good[w.Key.Workload] = w.State.KnownGood
+		r.giving[w.Key.Workload] = w.State.Handoff != nil
+	}
+	r.opinion = nil
+	if !n.forgetful && n.now >= n.diskFails+20*time.Second && n.cutAfter == 0 && n.rng.IntN(8) == 0 {
+		n.newLoop(&n.daemon, true).Pass(context.Background())
+	}
+}
+
+// after looks at what a pass has done to manifests and records.
+func (n *node) after() {
+	r := &n.rules
+	active := n.activations()
+	for _, w := range workloads {
+		was, is := r.active[w], active[w]
+		switch {
+		case was == nil && is != nil:
+			n.mayStart(w)
+		case was != nil && is == nil:
+			n.mayRemove(w)
+		case was != nil && is != nil && was.activation() != is.activation():
+			n.mayReplace(was)
+		}
+		if was == nil && is != nil || was != nil && is != nil && was.activation() != is.activation() {
+			n.ordered("start " + w)
+		}
+		if was != nil && is == nil {
+			n.ordered("hand over " + w)
+		}
+	}
+	if name := n.foreignTouched(); name != "" {
+		n.broken("the foreign file %s was touched", name)
+	}
+	n.records()
+	n.bolder()
+}
+
+func (n *node) ordered(what string) { n.rules.ordered[fmt.Sprint(what, " ", n.now)] = true }
+
+// mayStart: without a lock two would run side by side.
+func (n *node) mayStart(w string) {
+	r := &n.rules
+	if w == server {
+		if h := n.locks[lockPath].holder(); h != nil && h.container.pod.role() == "parent" && !n.rollingBack(w) {
+			n.broken("a checkpoint of %s was started while the parent holds the lock", w)
+		}
+		return
+	}
+	if r.giving[w] {
+		return // back, from a parent that did not make it
+	}
+	solid, ran := r.solid[w]
+	since, runs := r.live[w]
+	early := ran && n.now-solid > lag && n.now-solid < config().ActivateAfter-lag && solid > n.booted
+	if early || runs && n.now-since > lag+2*time.Second {
+		n.broken("a checkpoint of %s was started although a parent ran %s ago", w, n.now-solid)
+	}
+}
+
+// mayRemove: the kubelet obeys, and the parent is there.
+func (n *node) mayRemove(w string) {
+	r := &n.rules
+	if w != server {
+		seen, ok := r.seen[w]
+		if !ok || n.now-seen > lag {
+			n.broken("the manifest of %s was removed, and there is no parent", w)
+		} else if len(n.containers(w, "checkpoint")) > 0 {
+			n.mayHandOver(n.containers(w, "checkpoint")[0], n.parent(w))
+		}
+		return
+	}
+	f := n.locks[lockPath]
+	if f != nil && len(f.queue) > 0 && f.queue[0].container.pod.role() == "parent" {
+		return
+	}
+	if n.now-r.synced > lag+2*time.Second {
+		n.broken("the manifest of %s was removed under a kubelet that is not synced", w)
+	}
+	if f == nil || len(f.queue) < 2 || f.queue[1].container.pod.role() != "parent" {
+		n.broken("the manifest of %s was removed, and the parent is not next", w)
+		return
+	}
+	n.mayHandOver(f.queue[0].container, f.queue[1].container.pod)
+}
+
+// mayHandOver: a parent that fails again and again takes its checkpoint down
+// once per backoff, not each time that it is restarted.
+func (n *node) mayHandOver(checkpoint *container, parent *pod) {
+	if parent == nil || checkpoint.process == nil || checkpoint.process.dies != 0 {
+		return // it goes anyway
+	}
+	last, ok := n.rules.handed[string(parent.UID)]
+	if ok && last.boot == n.boot && n.now-last.at < time.Minute {
+		n.broken("the parent of %s failed, and got its next try after %s", parent.workload, n.now-last.at)
+	}
+	n.rules.handed[string(parent.UID)] = handed{n.now, n.boot}
+}
+
+// mayReplace: only a checkpoint that has failed.
+func (n *node) mayReplace(was *pod) {
+	exits := 0
+	for _, c := range n.runtime.containers(func(c *container) bool { return c.pod.UID == was.UID }) {
+		if !c.live() && c.ended > n.booted {
+			exits++
+		}
+		if c.process != nil && c.process.readyAt != 0 && c.process.readyAt < n.now {
+			n.broken("%s was replaced while it is ready", c)
+		}
+	}
+	age := n.now - max(n.rules.written[was.activation()], n.booted)
+	if exits < 3 && age < config().StartTimeout-time.Second {
+		n.broken("the checkpoint of %s was given up after %s and %d exits", was.workload, age, exits)
+	}
+}
+
+// mayEnd: only a checkpoint that has no manifest, and if it is ready, only for
+// the parent.
+func (n *node) mayEnd(c *container) {
+	n.rules.ordered["end "+c.id] = true
+	n.trace.say("daemon: ends %s", c)
+	p := c.process
+	switch {
+	case !c.pod.ours:
+		n.broken("the daemon ends %s, which is none of its checkpoints", c)
+	case n.activations()[c.pod.workload] != nil && n.activations()[c.pod.workload].UID == c.pod.UID:
+		n.broken("the daemon ends %s, whose manifest is there", c)
+	case p.readyAt != 0 && p.flock != nil && (len(p.flock.queue) < 2 || p.flock.queue[1].container.pod.role() != "parent"):
+		n.broken("the daemon ends %s, which is ready, and the parent is not next", c)
+	}
+}
+
+// mayStop: a parent only in a rollback, if it holds the lock, is not ready, and
+// one of ours waits for it.
+func (n *node) mayStop(c *container) {
+	n.rules.ordered["stop "+c.id], n.rules.ordered["end "+c.id] = true, true
+	n.trace.say("daemon: stops %s", c)
+	w, p := c.pod.workload, c.process
+	switch c.pod.role() {
+	case "checkpoint":
+		seen, ok := n.rules.seen[w]
+		if active := n.activations()[w]; active != nil && active.UID == c.pod.UID {
+			n.broken("the daemon stops %s, whose manifest is there", c)
+		} else if p != nil && p.readyAt != 0 && (!ok || n.now-seen > lag) {
+			n.broken("the daemon stops %s, which is ready, and there is no parent", c)
+		}
+	case "parent":
+		ours := p != nil && p.flock != nil && slices.ContainsFunc(p.flock.queue, func(q *process) bool { return q.container.pod.ours })
+		switch {
+		case !ours:
+			n.broken("the daemon stops %s, and no checkpoint waits", c)
+		case !n.rollingBack(w):
+			n.broken("the daemon stops %s in no rollback", c)
+		case p.readyAt != 0 && n.now-p.readyAt > 2*time.Second:
+			n.broken("the daemon stops %s, which is ready since %s", c, n.now-p.readyAt)
+		}
+	default:
+		n.broken("the daemon stops %s", c)
+	}
+}
+
+func (n *node) rollingBack(w string) bool {
+	record, _ := n.daemon.store.Workload(store.Key{Namespace: namespace, Workload: w})
+	return record.State.Handoff != nil && record.State.Handoff.RollingBack
+}
+
+// opened looks at a store that was just opened.
+func (n *node) opened(s *store.Store) {
+	for w := range n.rules.had {
+		record, _ := s.Workload(store.Key{Namespace: namespace, Workload: w})
+		if len(record.Generations) == 0 {
+			n.broken("%s can't be started any more: the store has no generation of it", w)
+		}
+		if len(record.Problems) > 0 {
+			n.broken("the store has problems with %s: %v", w, record.Problems)
+		}
+	}
+}
+
+// records looks at what the pass has stored.
+func (n *node) records() {
+	r := &n.rules
+	for _, w := range n.daemon.store.Workloads() {
+		name := w.Key.Workload
+		if len(w.Generations) == 0 {
+			if r.had[name] {
+				n.broken("the last generation of %s is gone", name)
+			}
+			continue
+		}
+		r.had[name] = true
+		newest := w.Generations[0]
+		if digest, view := newest.Payloads["keys"], n.daemon.sources.api.answer.Value; view != nil {
+			for _, secret := range view.Secrets {
+				if _, known := r.secrets[digest]; !known {
+					r.secrets[digest] = string(secret.Data["key"])
+				}
+			}
+		}
+		if w.State.KnownGood == 0 {
+			continue
+		}
+		i := slices.IndexFunc(w.Generations, func(g store.Generation) bool { return g.Seq == w.State.KnownGood })
+		switch {
+		case i < 0:
+			n.broken("the known-good generation %d of %s is gone", w.State.KnownGood, name)
+		case w.State.KnownGood != r.good[name]:
+			n.mayProve(name, w.Generations[i])
+		}
+	}
+}
+
+// mayProve: a generation is known-good by a parent that began with it and was
+// ready for long.
+func (n *node) mayProve(w string, g store.Generation) {
+	for _, c := range n.containers(w, "parent") {
+		p := c.process
+		if p == nil || p.serves == 0 || !strings.Contains(string(g.Pod), `"`+string(c.pod.program)+`"`) {
+			continue
+		}
+		if w == server && n.rules.secrets[g.Payloads["keys"]] != p.key {
+			n.broken("generation %d of %s is known-good by a parent that began with %q, not with %q", g.Seq, w, p.key, n.rules.secrets[g.Payloads["keys"]])
+		}
+		if p.readyFor(n.now) >= config().KnownGoodAfter-lag || !c.pod.probed && n.now-p.serves >= config().KnownGoodAfter {
+			return
+		}
+	}
+	n.broken("generation %d of %s is known-good, and no parent proves it", g.Seq, w)
+}
+
+// bolder: a loop that has lost its memory does nothing that the other one does
+// not do, or has done.
+func (n *node) bolder() {
+	r := &n.rules
+	for _, op := range r.opinion {
+		verb, rest, _ := strings.Cut(op.what, " ")
+		switch verb {
+		case "end", "stop":
+			if !r.ordered[verb+" "+rest] {
+				n.broken("without memory the daemon would %q: %s", op.what, op.why)
+			}
+		case "start":
+			if !r.ordered[fmt.Sprint("start ", op.workload, " ", n.now)] {
+				n.broken("without memory the daemon would %q: %s", op.what, op.why)
+			}
+		case "hand":
+			if !r.ordered[fmt.Sprint("hand over ", op.workload, " ", n.now)] {
+				n.broken("without memory the daemon would %q: %s", op.what, op.why)
+			}
+		}
+	}
+}
+
+// deaf sources do not follow the wants of a loop that only gives its opinion.
+type deaf struct{ *sources }
+
+func (deaf) Want(checkpoint.Wants) {}
+
+// opinion is what a dry loop says that it would do.
+type opinion []struct{ workload, what, why string }
+
+func (o *opinion) Enabled(context.Context, slog.Level) bool { return true }
+func (o *opinion) WithAttrs([]slog.Attr) slog.Handler       { return o }
+func (o *opinion) WithGroup(string) slog.Handler            { return o }
+
+func (o *opinion) Handle(_ context.Context, r slog.Record) error {
+	if r.Message != "would act" {
+		return nil
+	}
+	said := map[string]string{}
+	r.Attrs(func(a slog.Attr) bool {
+		said[a.Key] = a.Value.String()
+		return true
+	})
+	*o = append(*o, struct{ workload, what, why string }{strings.TrimPrefix(said["pod"], namespace+"/"), said["op"], said["why"]})
+	return nil
+}
+
+// mounted tells whether the payload of a static pod is there, as the kubelet
+// asks before it starts a container.
+func (n *node) mounted(p *pod) bool {
+	for _, v := range p.Spec.Volumes {
+		if v.HostPath == nil || v.HostPath.Type == nil || *v.HostPath.Type != v1.HostPathDirectory {
+			continue
+		}
+		name := strings.TrimPrefix(v.HostPath.Path, stateDir+"/") + "/key"
+		err := n.look(stateDir, func(d *durable.Dir) error {
+			data, err := d.ReadFile(name)
+			if err == nil && !slices.Contains(slices.Collect(maps.Values(n.rules.secrets)), string(data)) {
+				err = fmt.Errorf("it reads %q", data)
+			}
+			return err
+		})
+		if err != nil {
+			n.broken("a checkpoint of %s can't be started: %v", p.workload, err)
+			return false
+		}
+	}
+	return true
+}
