@@ -1,0 +1,98 @@
+package checkpoint
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
+)
+
+func TestServing(t *testing.T) {
+	check(t, []row{
+		{"nobody waits: it serves on", world(served(), heldByCheckpoint(), ready(forever)), Serving, ""},
+		{"a settled checkpoint gives way to the parent that is first in line", world(served(), heldByCheckpoint(), waits(Parent), ready(10*time.Second)), Serving, "end the checkpoint for the parent"},
+		{"not before it settled", world(served(), heldByCheckpoint(), waits(Parent), ready(9*time.Second)), Serving, ""},
+		{"settling counts from when it took the lock", world(served(), heldBy(Checkpoint, 9*time.Second), waits(Parent), ready(forever)), Serving, ""},
+		{"not to a parent that is second in line", world(served(), heldByCheckpoint(), waits(Foreign, Parent), ready(forever)), Serving, ""},
+		{"not to one that we can't place", world(served(), heldByCheckpoint(), waits(Foreign), ready(forever)), Serving, ""},
+		{"not while the kubelet is unsynced: it could not stop the checkpoint", world(unsynced(), served(), heldByCheckpoint(), waits(Parent), ready(forever)), Serving, ""},
+		{"nor while nobody knows whether it is", world(kubeletUnknown(), served(), heldByCheckpoint(), waits(Parent), ready(forever)), Serving, "frozen: kubelet"},
+		{"nor without the runtime", world(runtimeUnknown(), served(), heldByCheckpoint(), waits(Parent), ready(forever)), Serving, "frozen: runtime"},
+		{"the API server need not answer for it", world(apiUnknown(), served(), heldByCheckpoint(), waits(Parent), ready(forever)), Serving, "end the checkpoint for the parent"},
+
+		{"a parent that failed waits for its next try", world(served(), heldByCheckpoint(), waits(Parent), ready(forever), failedParent("parent-pod", time.Second)), Serving, ""},
+		{"and has it when the time is over", world(served(), heldByCheckpoint(), waits(Parent), ready(forever), failedParent("parent-pod", 0)), Serving, "end the checkpoint for the parent"},
+		{"another parent is tried at once", world(served(), heldByCheckpoint(), waits(Parent), ready(forever), failedParent("its predecessor", time.Hour)), Serving, "end the checkpoint for the parent"},
+
+		{"one that served may be unready for a while", world(served(), heldByCheckpoint(), unready(59*time.Second)), Serving, ""},
+		{"unready for the start timeout, the parent gets its turn", world(served(), heldByCheckpoint(), waits(Parent), unready(time.Minute)), Serving, "end the checkpoint for the parent"},
+		{"so it does where the checkpoint never served", world(manifest(time.Hour), heldByCheckpoint(), waits(Parent), unready(time.Minute)), Activating, "end the checkpoint for the parent"},
+		{"the next candidate has it where the kubelet is unsynced", world(unsynced(), manifest(time.Hour), heldByCheckpoint(), waits(Parent), unready(time.Minute)), Failing, "start 7"},
+		{"or where nobody knows: it may never be, without us", world(kubeletUnknown(), manifest(time.Hour), heldByCheckpoint(), waits(Parent), unready(time.Minute)), Failing, "start 7"},
+		{"nobody waits for one that served and is unready: it stays", world(served(), heldByCheckpoint(), unready(forever)), Serving, ""},
+
+		{"its exit makes it Activating again", world(served(), free(time.Second)), Activating, ""},
+		{"a manifest that somebody took away is written anew", world(heldByStale(), ready(forever)), Activating, "start 7"},
+		{"unless its parent runs beside it already, without a lock", world(withoutLock(), heldByStale(), waits(Parent), ready(forever)), HandingOff, "end the stale-checkpoint"},
+		{"a directory that can't be read is not an empty one", world(manifestsUnknown(), heldByStale(), ready(forever)), Activating, "frozen: manifests"},
+		{"a checkpoint that serves again ends a rollback", world(rollingBack(), served(), heldByCheckpoint()), RollingBack, "remember: the handoff was taken back"},
+	})
+}
+
+// failedParent: this parent's handoff failed, and its next try comes in so long.
+func failedParent(uid string, in time.Duration) saw {
+	return remembers(func(s *store.State) {
+		s.FailedParent, s.RetryAt, s.RetryBoot, s.Rollbacks = uid, now+in, boot, 1
+	})
+}
+
+func TestHandOverRemembersWhatItBegan(t *testing.T) {
+	d := Decide(world(served(), heldByCheckpoint(), waits(Parent), ready(forever)), Defaults().limits())
+	require.Equal(t, &store.Handoff{BootID: boot, At: now, Activation: "active", ParentUID: "parent-pod"}, remembered(t, d).Handoff)
+	action := d.Action.(HandOver)
+	require.Equal(t, "ours", action.Holder.ID)
+	require.Equal(t, "parent-container", action.Parent.ID)
+	require.Equal(t, int64(7), action.Generation, "to come back if the parent is gone")
+}
+
+// A parent that dies before it was seen to hold would else take the checkpoint
+// down each time that the kubelet restarts it.
+func TestAParentThatNeverTookTheLockWaitsForItsNextTry(t *testing.T) {
+	state := remembered(t, Decide(world(handoff(2*time.Second), parentLive(forever), free(time.Second)), Defaults().limits()))
+	require.Nil(t, state.Handoff)
+	require.Equal(t, "parent-pod", state.FailedParent)
+	require.Equal(t, now+time.Minute, state.RetryAt)
+}
+
+func TestHandOverAfterARebootForgetsTheBackoff(t *testing.T) {
+	w := world(served(), heldByCheckpoint(), waits(Parent), ready(forever), failedParent("parent-pod", time.Hour),
+		remembers(func(s *store.State) { s.RetryBoot = "an earlier boot" }))
+	d := Decide(w, Defaults().limits())
+	require.Equal(t, "end the checkpoint for the parent", follows(d), d.Why)
+}
+
+func TestServedIsRememberedAndEndsTheFailures(t *testing.T) {
+	d := Decide(world(manifest(time.Minute), heldByCheckpoint(), ready(0), failures(4)), Defaults().limits())
+	state := remembered(t, d)
+	require.Zero(t, state.Failures)
+	require.Equal(t, &store.Activation{ID: "active", Generation: 7, BootID: boot, At: now - time.Minute, Served: true}, state.Activation)
+	require.Equal(t, int64(7), state.KnownGood, "the rest stays")
+}
+
+// TestHandingOff has the part of the table where the parent does not hold yet.
+func TestHandingOff(t *testing.T) {
+	check(t, []row{
+		{"the holder that was told to go is ended for the parent", world(handoff(time.Second), heldByStale(), waits(Parent)), HandingOff, "end the stale-checkpoint"},
+		{"if the parent is not first in line any more, a new activation", world(handoff(time.Second), heldByStale(), waits(Foreign, Parent)), HandingOff, "start 7"},
+		{"or if nobody waits", world(handoff(time.Second), heldByStale()), HandingOff, "start 7"},
+		{"a holder whose manifest may be there is not ended", world(manifestsUnknown(), handoff(time.Second), heldByStale(), waits(Parent)), HandingOff, "frozen: manifests"},
+		{"the lock may be free for a second", world(handoff(2*time.Second), parentLive(forever), free(900*time.Millisecond)), HandingOff, ""},
+		{"then there is no heir", world(handoff(2*time.Second), parentLive(forever), free(time.Second)), HandingOff, "start 7"},
+		{"what began before the reboot is over", world(handoff(forever), beforeReboot(), unsynced(), parentDown(0), free(0)), Pending, "start 7"},
+		{"and the parent gets the time that a synced kubelet needs", world(taken(forever), beforeReboot(), parentDown(0), free(0)), Pending, ""},
+		{"somebody unknown may hold for the handoff's timeout", world(handoff(59*time.Second), heldByForeign()), HandingOff, ""},
+		{"then we stand in line again", world(handoff(time.Minute), heldByForeign()), HandingOff, "start 7"},
+	})
+}

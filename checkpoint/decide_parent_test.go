@@ -1,0 +1,135 @@
+package checkpoint
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
+)
+
+func TestProtected(t *testing.T) {
+	check(t, []row{
+		{"the parent serves and all is saved", world(heldByParent(), ready(forever)), Protected, ""},
+		{"a parent that changed is saved", world(heldByParent(), changed()), Protected, "snapshot"},
+		{"a runtime that is silent moves nothing", world(heldByParent(), ready(forever), runtimeUnknown()), Protected, ""},
+		{"nor does an API server", world(apiUnknown(), heldByParent(), ready(forever)), Protected, ""},
+		{"nor a kubelet", world(kubeletUnknown(), heldByParent(), ready(forever)), Protected, ""},
+		{"a runtime that denies a parent that holds moves nothing", world(heldByParent(), parentDeleted(), ready(forever)), Protected, ""},
+		{"a parent that is not ready is reported, never killed", world(heldByParent(), waits(Checkpoint), unready(forever)), Protected, ""},
+
+		{"ready for a minute, it proves its generation", world(knownGood(0), heldByParent(), ready(time.Minute)), Protected, "remember: known-good"},
+		{"not earlier", world(knownGood(0), heldByParent(), ready(59*time.Second)), Protected, ""},
+		{"not one that the API server does not know to be saved", world(knownGood(0), apiUnknown(), heldByParent(), ready(forever)), Protected, ""},
+		{"not a payload that came after its container's start", world(heldByParent(), ready(forever), newPayload("parent-container")), Protected, ""},
+		{"but that of a container which started with it", world(heldByParent(), ready(forever), newPayload("its predecessor")), Protected, "remember: known-good"},
+
+		{"nor one of which nobody saw the container", world(heldByParent(), ready(forever), newPayload(unseenContainer)), Protected, ""},
+		{"whoever can't be placed keeps us off as a parent does", world(heldByForeign(), parentDeleted(), unsynced()), Protected, ""},
+		{"and a changed parent is saved", world(heldByForeign(), changed()), Protected, "snapshot"},
+		{"a waiter of ours without a manifest is ended", world(heldByParent(), waits(Stale)), Protected, "end the stale-checkpoint"},
+		{"unless the manifest can't be seen", world(manifestsUnknown(), heldByParent(), waits(Stale)), Protected, "frozen: manifests"},
+		{"a waiter that nobody knows is left alone", world(heldByParent(), waits(Foreign), ready(forever)), Protected, ""},
+	})
+}
+
+// newPayload: a generation that differs from known-good in a payload was taken
+// while that container ran.
+func newPayload(container string) saw {
+	return func(w *World) {
+		generations(
+			store.Generation{Seq: 8, Spec: "spec", Payloads: map[string]string{"certs": "new"}, Source: store.Source{ContainerID: container}},
+			store.Generation{Seq: 7, Spec: "spec", Payloads: map[string]string{"certs": "old"}},
+		)(w)
+	}
+}
+
+func TestKnownGoodNamesItsEvidence(t *testing.T) {
+	d := Decide(world(knownGood(0), heldByParent(), ready(time.Minute)), Defaults().limits())
+	state := remembered(t, d)
+	require.Equal(t, int64(7), state.KnownGood)
+	require.Equal(t, "parent-container", state.KnownGoodContainer)
+}
+
+// TestHandingOffToParent has the part of the table where the parent holds.
+func TestHandingOffToParent(t *testing.T) {
+	check(t, []row{
+		{"a parent that holds beside a manifest of ours: only its removal is left", world(served(), heldByParent(), ready(forever)), HandingOff, "remove the manifest"},
+		{"also if it is not ready: to wait behind it is no rollback", world(served(), heldByParent(), waits(Checkpoint), unready(forever)), HandingOff, "remove the manifest"},
+		{"who took the lock is remembered first", world(handoff(time.Second), heldByParent(), ready(0)), HandingOff, "remember: who took the lock"},
+		{"ready, it is verified", world(taken(10*time.Second), heldByParent(), ready(0)), HandingOff, "remember: the handoff is verified"},
+		{"a process that merely holds the lock is not", world(taken(59*time.Second), heldByParent(), unready(59*time.Second)), HandingOff, ""},
+		{"and is given up at the handoff's timeout", world(taken(time.Minute), heldByParent(), unready(time.Minute)), RollingBack, "remember: the parent failed"},
+		{"an unanswered probe proves neither", world(taken(forever), heldByParent()), HandingOff, "frozen: readiness"},
+		{"a parent that exited rolls back, and the start is not a pass later", world(taken(time.Second), parentDown(0), free(0)), RollingBack, "start 7"},
+		{"one that exited unseen holds with another container", world(taken(time.Second), heldByAnotherContainer(), unready(0)), RollingBack, "remember: the parent exited"},
+		{"after a reboot another container is no exit", world(taken(forever), beforeReboot(), heldByAnotherContainer(), unready(0)), HandingOff, "remember: who took the lock"},
+	})
+}
+
+func heldByAnotherContainer() saw {
+	return func(w *World) {
+		p := party(Parent)
+		p.ID = "parent-restarted"
+		w.Serves = Known(p)
+	}
+}
+
+func TestRollingBack(t *testing.T) {
+	check(t, []row{
+		{"first a checkpoint is written", world(rollingBack(), heldByParent(), unready(forever)), RollingBack, "start 7"},
+		{"it gets its start timeout", world(rollingBack(), manifest(59*time.Second), heldByParent(), unready(forever)), RollingBack, ""},
+		{"not in line by then: the next candidate, and the parent is left alone", world(rollingBack(), manifest(time.Minute), heldByParent(), unready(forever)), RollingBack, "start 7"},
+		{"so it is after three exits", world(rollingBack(), manifest(time.Second), exited(3), heldByParent(), unready(forever)), RollingBack, "start 7"},
+		{"only once it waits the parent is stopped", world(rollingBack(), manifest(time.Second), heldByParent(), waits(Checkpoint), unready(forever)), RollingBack, "stop the parent"},
+		{"a stale waiter is not the one", world(rollingBack(), manifest(time.Second), heldByParent(), waits(Stale), unready(forever)), RollingBack, ""},
+		{"nobody is stopped while the runtime is silent", world(rollingBack(), manifest(time.Second), heldByParent(), waits(Checkpoint), unready(forever), runtimeUnknown()), RollingBack, "frozen: runtime"},
+		{"nor on a lock table that can't be read", world(lockUnknown(), rollingBack(), manifest(time.Second)), Activating, "frozen: lock"},
+		{"a parent that becomes ready after all may stay", world(rollingBack(), manifest(time.Second), heldByParent(), waits(Checkpoint), ready(0)), HandingOff, "remember: the parent became ready after all"},
+		{"a parent of this boot does not pay for one of the last", world(rollingBack(), beforeReboot(), heldByParent(), unready(forever)), HandingOff, "remember: who took the lock"},
+		{"a parent that is gone leaves the lock to the checkpoint", world(rollingBack(), free(0), parentDown(0)), RollingBack, "start 7"},
+	})
+}
+
+func TestFailedParentIsRememberedWithItsBackoff(t *testing.T) {
+	for _, tt := range []struct {
+		rollbacks int
+		backoff   time.Duration
+	}{{0, time.Minute}, {1, 2 * time.Minute}, {4, 16 * time.Minute}, {5, 30 * time.Minute}, {60, 30 * time.Minute}} {
+		for _, w := range []World{
+			world(taken(time.Minute), heldByParent(), unready(time.Minute)),
+			world(taken(time.Second), parentDown(0), free(0)),
+		} {
+			remembers(func(s *store.State) { s.Rollbacks = tt.rollbacks })(&w)
+			state := remembered(t, Decide(w, Defaults().limits()))
+			require.True(t, state.Handoff.RollingBack)
+			require.Equal(t, "parent-pod", state.FailedParent)
+			require.Equal(t, now+tt.backoff, state.RetryAt)
+			require.Equal(t, boot, state.RetryBoot)
+			require.Equal(t, tt.rollbacks+1, state.Rollbacks)
+		}
+	}
+}
+
+func TestRollbackStartsKeepTheRollback(t *testing.T) {
+	for _, w := range []World{
+		world(rollingBack(), heldByParent(), unready(forever)),
+		world(rollingBack(), manifest(time.Minute), heldByParent(), unready(forever)),
+		world(rollingBack(), free(0), parentDown(0)),
+	} {
+		require.True(t, remembered(t, Decide(w, Defaults().limits())).Handoff.RollingBack)
+	}
+}
+
+func TestVerifiedHandoffForgetsEarlierFailures(t *testing.T) {
+	d := Decide(world(failedParent("parent-pod", time.Hour), failures(2), taken(10*time.Second), heldByParent(), ready(0)), Defaults().limits())
+	require.Equal(t, store.State{KnownGood: 7}, remembered(t, d))
+}
+
+func TestRemovedManifestOpensAHandoffThatIsTaken(t *testing.T) {
+	d := Decide(world(served(), heldByParent(), waits(Checkpoint), ready(forever)), Defaults().limits())
+	require.Equal(t, &store.Handoff{
+		BootID: boot, At: now, Activation: "active", ParentUID: "parent-pod", Container: "parent-container", HeldAt: now,
+	}, remembered(t, d).Handoff)
+}
