@@ -1,0 +1,172 @@
+package checkpoint
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
+	"github.com/pod-checkpointer/pod-checkpointer/cri"
+)
+
+func seen(t *testing.T, w World) Parents {
+	t.Helper()
+	p, ok := w.API.Value()
+	require.True(t, ok, w.API.Why())
+	return p
+}
+
+func older(pod *v1.Pod) {
+	pod.CreationTimestamp = metav1.NewTime(pod.CreationTimestamp.Add(-time.Hour))
+}
+
+func newImage(pod *v1.Pod) { pod.Spec.Containers[0].Image = "registry.example.com/kube-apiserver:v2" }
+func ending(pod *v1.Pod)   { pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
+func withSecret(pod *v1.Pod) {
+	pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: "certs", VolumeSource: v1.VolumeSource{
+		Secret: &v1.SecretVolumeSource{SecretName: "certs"},
+	}})
+	pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, v1.VolumeMount{Name: "certs", MountPath: "/certs"})
+}
+
+func unsupported(pod *v1.Pod) {
+	pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: "data", VolumeSource: v1.VolumeSource{
+		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+	}})
+}
+
+func TestAParentIsSavedOnce(t *testing.T) {
+	n := newNode(t)
+	n.lists(parent(t, "parent"))
+	n.runs(parentPod("parent", cri.Running, 0))
+	w, d := n.look()
+	require.Equal(t, Parents{Changed: true, Saved: map[string]bool{}}, seen(t, w))
+	require.Equal(t, "parent", d.draft.Source.PodUID)
+	require.Equal(t, "master-1", d.draft.Source.Node)
+	require.Equal(t, "node-uid", d.draft.Source.NodeUID)
+
+	n.save(parent(t, "parent"))
+	w, d = n.look()
+	require.Equal(t, Parents{Saved: map[string]bool{"parent": true}}, seen(t, w))
+	require.Equal(t, "c-parent", d.draft.Source.ContainerID, "whose lock and readiness will prove it")
+
+	n.lists(parent(t, "parent", newImage))
+	w, _ = n.look()
+	require.True(t, seen(t, w).Changed)
+}
+
+func TestAViewIsReadOnce(t *testing.T) {
+	n := protected(t)
+	first, _ := n.observe().api.Value()
+	again, _ := n.observe().api.Value()
+	require.Same(t, first, again)
+	n.lists(parent(t, "parent", newImage))
+	next, _ := n.observe().api.Value()
+	require.NotSame(t, first, next)
+}
+
+func TestAContainerThatNobodySawIsNoEvidence(t *testing.T) {
+	n := newNode(t)
+	n.sources.pods.silent = true
+	n.lists(parent(t, "parent"))
+	_, d := n.look()
+	require.Equal(t, unseenContainer, d.draft.Source.ContainerID)
+	n.sources.pods.silent = false
+	_, d = n.look()
+	require.Empty(t, d.draft.Source.ContainerID, "there is none")
+}
+
+// A rolling update has two parents for a while.
+func TestTheNewestParentIsSaved(t *testing.T) {
+	n := newNode(t)
+	n.save(parent(t, "old", older))
+	n.lists(parent(t, "old", older), parent(t, "new", newImage))
+	w, d := n.look()
+	require.Equal(t, Parents{Changed: true, Saved: map[string]bool{"old": true, "new": false}}, seen(t, w))
+	require.Equal(t, "new", d.draft.Source.PodUID)
+
+	n.lists(parent(t, "old", older), parent(t, "new", newImage, ending))
+	w, d = n.look()
+	require.False(t, seen(t, w).Changed, "one that is on its way out is not")
+	require.Equal(t, "old", d.draft.Source.PodUID)
+}
+
+func TestASuccessorWithTheSameSpecIsSavedAlready(t *testing.T) {
+	n := newNode(t)
+	n.save(parent(t, "old", older))
+	n.lists(parent(t, "new"))
+	w, _ := n.look()
+	require.Equal(t, Parents{Saved: map[string]bool{"new": true}}, seen(t, w))
+}
+
+// No half of a generation is ever saved.
+func TestAParentWithoutItsSecretIsNotSaved(t *testing.T) {
+	certs := types.NamespacedName{Namespace: "kube-system", Name: "certs"}
+	n := newNode(t)
+	view := func(v api.View) {
+		v.Pods = []v1.Pod{*parent(t, "parent", withSecret)}
+		n.sources.api.value = &v
+	}
+	view(api.View{Failed: map[types.NamespacedName]error{certs: errors.New("403 Forbidden")}})
+	w, d := n.look()
+	_, ok := w.API.Value()
+	require.False(t, ok, "what could not be read is unknown, not absent")
+	require.Equal(t, "secret kube-system/certs: 403 Forbidden", w.API.Why())
+	require.Nil(t, d.draft)
+
+	view(api.View{Missing: map[types.NamespacedName]bool{certs: true}})
+	w, d = n.look()
+	require.False(t, seen(t, w).Changed)
+	require.Contains(t, seen(t, w).Refused, "certs")
+	require.Nil(t, d.draft)
+
+	view(api.View{Secrets: map[types.NamespacedName]*v1.Secret{certs: {Data: map[string][]byte{"tls.key": []byte("secret")}}}})
+	w, d = n.look()
+	require.True(t, seen(t, w).Changed)
+	require.Len(t, d.draft.Volumes, 1)
+	require.Equal(t, "certs", d.draft.Volumes[0].Name)
+	require.Equal(t, []byte("secret"), d.draft.Volumes[0].Files[0].Data)
+}
+
+func TestAParentThatCantBeStaticIsRefusedByField(t *testing.T) {
+	n := newNode(t)
+	n.lists(parent(t, "parent", unsupported))
+	w, d := n.look()
+	require.Contains(t, seen(t, w).Refused, "spec.volumes[2].persistentVolumeClaim")
+	require.Nil(t, d.draft)
+	require.Empty(t, d.findings, "the state says it")
+
+	n.save(parent(t, "parent"))
+	n.lists(parent(t, "parent", unsupported))
+	w, d = n.look()
+	require.False(t, seen(t, w).Changed)
+	require.Contains(t, d.findings[0], "Unprotectable: ")
+	require.Contains(t, d.findings[0], "the last generation stays")
+}
+
+func TestOnlyProtectedPodsInTheNamespacesCount(t *testing.T) {
+	n := newNode(t)
+	n.lists(
+		parent(t, "elsewhere", func(pod *v1.Pod) { pod.Namespace = "default" }),
+		parent(t, "unasked", func(pod *v1.Pod) { delete(pod.Annotations, "pod-checkpointer.io/checkpoint") }),
+	)
+	s := n.observe()
+	require.Empty(t, s.worlds)
+	n.config.Namespaces = []string{"kube-system", "default"}
+	n.lists(parent(t, "elsewhere", func(pod *v1.Pod) { pod.Namespace = "default" }))
+	require.Len(t, n.observe().worlds, 1)
+}
+
+func TestAnEmptyListIsKnown(t *testing.T) {
+	n := protected(t)
+	n.lists()
+	w, d := n.look()
+	require.Equal(t, Parents{Saved: map[string]bool{}}, seen(t, w), "it moves nothing: no workload is removed")
+	require.Nil(t, d.draft)
+	require.Equal(t, Protected, Decide(w, n.config.limits()).State)
+}

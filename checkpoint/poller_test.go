@@ -1,0 +1,144 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bubbleClock is the clock of a synctest bubble.
+type bubbleClock struct{ began time.Time }
+
+func (c bubbleClock) Now() time.Duration { return time.Since(c.began) }
+func (bubbleClock) Boot() string         { return boot }
+
+// polling is a source that is asked, and how it went.
+type polling struct {
+	*poller[int]
+	asked, heard atomic.Int64
+	ask          func(ctx context.Context, n int64) (int, error)
+}
+
+// poll asks a source with a timeout of 2s, every 10s, in a hurry every second,
+// until the test ends.
+func poll(t *testing.T, ask func(ctx context.Context, n int64) (int, error)) *polling {
+	p := &polling{ask: ask}
+	clock := bubbleClock{began: time.Now().Add(-time.Minute)}
+	p.poller = newPoller(clock, func() { p.heard.Add(1) }, 2*time.Second, 10*time.Second, time.Second,
+		func(ctx context.Context) (int, error) { return p.ask(ctx, p.asked.Add(1)) })
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- p.run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-done, "to be told to stop is no error")
+	})
+	synctest.Wait()
+	return p
+}
+
+func TestPollerAsksOnABeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := poll(t, func(_ context.Context, n int64) (int, error) { return int(n), nil })
+		require.Equal(t, Answer[int]{Value: 1, At: time.Minute}, p.answer(), "asked at once")
+		time.Sleep(25 * time.Second)
+		synctest.Wait()
+		require.Equal(t, Answer[int]{Value: 3, At: time.Minute + 20*time.Second}, p.answer())
+		require.EqualValues(t, 3, p.heard.Load(), "each answer wakes the loop")
+	})
+}
+
+func TestPollerHurries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := poll(t, func(_ context.Context, n int64) (int, error) { return int(n), nil })
+		time.Sleep(500 * time.Millisecond)
+		p.press(true)
+		synctest.Wait()
+		require.EqualValues(t, 2, p.asked.Load(), "the change to hurry counts at once")
+		p.press(true)
+		synctest.Wait()
+		require.EqualValues(t, 2, p.asked.Load(), "to be in a hurry still is no change")
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		require.EqualValues(t, 5, p.asked.Load())
+		p.press(false)
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		require.EqualValues(t, 7, p.asked.Load(), "and rests again")
+	})
+}
+
+func TestPollerAsksAtOnceWhenPoked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := poll(t, func(_ context.Context, n int64) (int, error) { return int(n), nil })
+		p.poke()
+		p.poke()
+		synctest.Wait()
+		require.LessOrEqual(t, p.asked.Load(), int64(3))
+		require.GreaterOrEqual(t, p.asked.Load(), int64(2))
+	})
+}
+
+// A source that hangs is asked by one question at a time, however often it is
+// poked; what it said before grows old and is told as what it is.
+func TestPollerBoundsASourceThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var flying, most atomic.Int64
+		p := poll(t, func(ctx context.Context, n int64) (int, error) {
+			most.Store(max(most.Load(), flying.Add(1)))
+			defer flying.Add(-1)
+			if n == 1 {
+				return 1, nil
+			}
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		for range 10 {
+			p.poke()
+			synctest.Wait()
+			require.Equal(t, time.Minute, p.answer().At, "still the first answer")
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.ErrorIs(t, p.answer().Err, context.DeadlineExceeded)
+		require.Equal(t, time.Minute+2*time.Second, p.answer().At)
+		require.EqualValues(t, 1, most.Load())
+	})
+}
+
+func TestPollerRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("connection refused")
+		p := poll(t, func(_ context.Context, n int64) (int, error) {
+			if n == 1 {
+				return 0, refused
+			}
+			return int(n), nil
+		})
+		require.ErrorIs(t, p.answer().Err, refused)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Equal(t, Answer[int]{Value: 2, At: time.Minute + 10*time.Second}, p.answer())
+	})
+}
+
+func TestPollerThatIsToldToStopHasHeardNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPoller(bubbleClock{}, func() { t.Error("heard") }, time.Hour, time.Hour, time.Hour,
+			func(ctx context.Context) (int, error) {
+				<-ctx.Done()
+				return 0, ctx.Err()
+			})
+		require.Zero(t, p.answer(), "nothing before the first answer")
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		require.NoError(t, p.run(ctx))
+		require.Zero(t, p.answer())
+	})
+}

@@ -1,0 +1,91 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ask puts one request to a Handler.
+func ask(h http.Handler, method, path string) *httptest.ResponseRecorder {
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
+	return answer
+}
+
+func serving(s *Status) http.Handler {
+	return Handler(func() *Status { return s }, func() string { return "open --state-dir: read-only file system" })
+}
+
+func TestBeforeTheFirstPassItIsAliveAndSaysWhatItWaitsFor(t *testing.T) {
+	h := serving(nil)
+	for path, code := range map[string]int{"/healthz": 200, "/readyz": 503, "/status": 503} {
+		answer := ask(h, "GET", path)
+		require.Equal(t, code, answer.Code, path)
+		require.Contains(t, answer.Body.String(), "read-only file system", path)
+	}
+}
+
+func TestHealthzFailsOnlyWhenNoPassEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := serving(&Status{At: time.Now()})
+		time.Sleep(passLimit)
+		answer := ask(h, "GET", "/healthz")
+		require.Equal(t, 200, answer.Code)
+		require.Equal(t, "ok\n", answer.Body.String())
+		time.Sleep(time.Second)
+		answer = ask(h, "GET", "/healthz")
+		require.Equal(t, 503, answer.Code)
+		require.Equal(t, "no pass has ended for 31s\n", answer.Body.String())
+	})
+}
+
+func TestHealthzNamesTroublesAndStaysHealthy(t *testing.T) {
+	answer := ask(serving(&Status{
+		At:      time.Now(),
+		Sources: []SourceStatus{{Name: "runtime", Why: "cri: no runtime.v1"}, {Name: "kubelet", Known: true}},
+		Workloads: []WorkloadStatus{
+			{Workload: "kube-system/etcd", State: Protected},
+			{Workload: "kube-system/kube-apiserver", State: Failing, Why: "holder=none exits=3"},
+			{Workload: "kube-system/scheduler", State: Protected, Error: "write manifest: read-only file system", Findings: []string{"UnsafeReadiness: no probe"}},
+		},
+		Problems: []string{"/etc/kubernetes/manifests/x: not a pod"},
+	}), "GET", "/healthz")
+	require.Equal(t, 200, answer.Code, "a restart would help none of this")
+	require.Equal(t, []string{
+		"ok",
+		"runtime unknown: cri: no runtime.v1",
+		"kube-system/kube-apiserver Failing: holder=none exits=3",
+		"kube-system/scheduler: write manifest: read-only file system",
+		"kube-system/scheduler: UnsafeReadiness: no probe",
+		"/etc/kubernetes/manifests/x: not a pod",
+	}, strings.Split(strings.TrimSpace(answer.Body.String()), "\n"))
+}
+
+func TestStatusIsWhatTheLastPassSaw(t *testing.T) {
+	status := &Status{
+		Node: "master-1", Boot: "b", At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Sources:   []SourceStatus{{Name: "api", Why: "refused"}},
+		Workloads: []WorkloadStatus{{Workload: "kube-system/kube-apiserver", State: Serving, For: "3s", Frozen: []string{"api"}}},
+	}
+	answer := ask(serving(status), "GET", "/status")
+	require.Equal(t, 200, answer.Code)
+	require.Equal(t, "application/json", answer.Header().Get("Content-Type"))
+	var got Status
+	require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &got))
+	require.Equal(t, *status, got)
+	require.Equal(t, 200, ask(serving(status), "GET", "/readyz").Code)
+}
+
+func TestNothingCanBeChangedOverHTTP(t *testing.T) {
+	for _, path := range []string{"/status", "/healthz", "/readyz"} {
+		require.Equal(t, http.StatusMethodNotAllowed, ask(serving(&Status{At: time.Now()}), "POST", path).Code, path)
+	}
+	require.Equal(t, http.StatusNotFound, ask(serving(&Status{}), "GET", "/").Code)
+}
