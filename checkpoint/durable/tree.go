@@ -22,7 +22,7 @@ type Tree struct {
 type File struct {
 	Data     []byte
 	Perm     fs.FileMode
-	UID, GID int
+	UID, GID int // or [Unowned]
 }
 
 // WriteTree makes the directory name with all that is in the tree. At every

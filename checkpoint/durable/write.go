@@ -11,13 +11,13 @@ import (
 	"syscall"
 )
 
-// unowned leaves a file to the user and group of the process, as chown(2) does.
-const unowned = -1
+// Unowned, as user or group, leaves a file to that of the process, as chown(2) does.
+const Unowned = -1
 
 // WriteFile puts a file with these contents and this mode at name, in the place
 // of any file or link that is there. The directory of name must exist.
 func (d *Dir) WriteFile(name string, data []byte, perm fs.FileMode) error {
-	return d.WriteOwned(name, data, perm, unowned, unowned)
+	return d.WriteOwned(name, data, perm, Unowned, Unowned)
 }
 
 // WriteOwned is [Dir.WriteFile] for a file that belongs to another user and
@@ -75,7 +75,7 @@ func (d *Dir) fill(f file, name string, data []byte, perm fs.FileMode, uid, gid 
 	if err := d.do("write", name, write); err != nil {
 		return err
 	}
-	if uid != unowned || gid != unowned {
+	if uid != Unowned || gid != Unowned {
 		if err := d.do("chown", name, func() error { return f.Chown(uid, gid) }); err != nil {
 			return err
 		}

@@ -39,9 +39,6 @@ func (s *Store) commit(k Key, d Draft) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := s.tidy(); err != nil {
-		return 0, err
-	}
 	for _, payload := range slices.Sorted(maps.Keys(payloads)) {
 		if err := s.writePayload(payload, payloads[payload]); err != nil {
 			return 0, err
@@ -91,8 +88,7 @@ func (s *Store) writePayload(payload string, data []byte) error {
 		return nil
 	}
 	if there {
-		delete(s.payloads, payload)
-		if err := s.remove(payloadDir(payload)); err != nil {
+		if err := s.removePayload(payload); err != nil {
 			return err
 		}
 	}

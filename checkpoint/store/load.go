@@ -64,14 +64,16 @@ func (s *Store) list(dir string) ([]string, error) {
 		return nil, err
 	}
 	var names []string
+	temps := false
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), durable.TempPrefix) {
 			names = append(names, e.Name())
 			continue
 		}
-		if !slices.Contains(s.untidy, dir) {
-			s.untidy = append(s.untidy, dir)
-		}
+		temps = true
+	}
+	if temps {
+		s.clean(dir)
 	}
 	return names, nil
 }
@@ -115,7 +117,7 @@ func (s *Store) loadNode() error {
 		// No identity is that of a node on which nothing was stored. Whoever compares
 		// it with another one must know that it was lost.
 		to := "quarantine/" + free(s.aside, "node.json")
-		s.moves = append(s.moves, move{"node.json", to})
+		s.move("node.json", to)
 		s.problems = append(s.problems, fmt.Sprintf("node.json: moved to %s, the node's identity is lost: %v", to, err))
 	case err != nil:
 		return err
@@ -139,7 +141,7 @@ func (s *Store) loadWorkload(k Key) error {
 	}
 	for _, name := range aside {
 		w.aside[name] = true
-		w.saw(name)
+		w.last = max(w.last, number(name))
 		w.Problems = append(w.Problems, lookAt(name))
 		w.stateLost = w.stateLost || strings.HasPrefix(name, "state.json")
 	}
@@ -163,11 +165,12 @@ func (s *Store) loadGenerations(w *workload) error {
 		return err
 	}
 	for _, name := range names {
-		seq, ok := w.saw(name)
-		if !ok || name != path.Base(w.Key.record(seq)) {
+		seq := number(name)
+		if seq == 0 || name != path.Base(w.Key.record(seq)) {
 			s.foreign(w.Key.at("generations/" + name))
 			continue
 		}
+		w.last = max(w.last, seq)
 		g, err := s.loadGeneration(w.Key, seq)
 		switch {
 		case isBad(err):
@@ -182,15 +185,15 @@ func (s *Store) loadGenerations(w *workload) error {
 	return nil
 }
 
-// saw notes the number in the name of a record, so that it is not used again.
-func (w *workload) saw(name string) (seq int64, ok bool) {
-	number, _, _ := strings.Cut(name, ".json")
-	seq, err := strconv.ParseInt(number, 10, 64)
+// number returns the number in the name of a record, also of one in quarantine,
+// so that it is not used again; 0: there is none.
+func number(name string) int64 {
+	digits, _, _ := strings.Cut(name, ".json")
+	seq, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || seq < 1 {
-		return 0, false
+		return 0
 	}
-	w.last = max(w.last, seq)
-	return seq, true
+	return seq
 }
 
 func (s *Store) loadGeneration(k Key, seq int64) (Generation, error) {
@@ -229,84 +232,4 @@ func (s *Store) loadState(w *workload) (found bool, err error) {
 	}
 	w.stateLost = (w.stateLost || err != nil) && w.State.KnownGood == 0
 	return found, nil
-}
-
-func (s *Store) loadPayloads() error {
-	names, err := s.list("payloads")
-	for _, name := range names {
-		if !isHex(name, 64) {
-			s.foreign("payloads/" + name)
-			continue
-		}
-		s.payloads[name] = false
-	}
-	return err
-}
-
-// verifyPayloads reads each payload that a generation names.
-func (s *Store) verifyPayloads() error {
-	seen := map[string]bool{}
-	for _, k := range s.keys() {
-		// A copy, since generations are set aside on the way.
-		for _, g := range slices.Clone(s.workloads[k].Generations) {
-			for _, payload := range g.payloads() {
-				if seen[payload] {
-					continue
-				}
-				seen[payload] = true
-				_, err := s.readPayload(payload)
-				switch {
-				case isBad(err):
-					s.losePayload(payload, err)
-				case err != nil:
-					return err
-				default:
-					s.payloads[payload] = true
-				}
-			}
-		}
-	}
-	return nil
-}
-
-func (s *Store) readPayload(payload string) ([]payloadFile, error) {
-	name := payloadDir(payload) + "/payload.json"
-	data, err := s.dir.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	files, err := decode(data, payload)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return files, nil
-}
-
-func (s *Store) loadActivations() error {
-	ids, err := s.list("activations")
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		if !isHex(id, 32) {
-			s.foreign("activations/" + id)
-			continue
-		}
-		var of stage
-		name := "activations/" + id + "/activation.json"
-		found, err := s.read("activation", name, &of)
-		switch {
-		case isBad(err) || !found:
-			// It may be mounted. Prune keeps it while it is live, and all generations.
-			s.problems = append(s.problems, fmt.Sprintf("%s: it can't be told of which generation this is", name))
-			of = stage{}
-		case err != nil:
-			return err
-		}
-		s.activations[id] = of
-		if w, ok := s.workloads[Key{of.Namespace, of.Workload}]; ok {
-			w.last = max(w.last, of.Generation)
-		}
-	}
-	return nil
 }

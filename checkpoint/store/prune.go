@@ -21,17 +21,20 @@ func (s *Store) Prune(live func(activation string) bool) error {
 }
 
 func (s *Store) prune(live func(activation string) bool) error {
-	if err := s.tidy(); err != nil {
+	// All of them: a record that was not committed must not lose its payloads, nor
+	// one that is on its way into quarantine.
+	if err := s.tidy(every); err != nil {
 		return err
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.activations)) {
 		if live(id) || s.stateNames(id) {
 			continue
 		}
-		delete(s.activations, id)
-		if err := s.remove("activations/" + id); err != nil {
+		s.activations[id] = removed
+		if err := s.dir.RemoveAll("activations/" + id); err != nil {
 			return err
 		}
+		delete(s.activations, id)
 	}
 	used := map[string]bool{}
 	for _, k := range s.keys() {
@@ -48,11 +51,21 @@ func (s *Store) prune(live func(activation string) bool) error {
 		if used[payload] {
 			continue
 		}
-		delete(s.payloads, payload)
-		if err := s.remove(payloadDir(payload)); err != nil {
+		if err := s.removePayload(payload); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// removePayload removes one that no generation names, and believes nothing of it
+// until it is gone.
+func (s *Store) removePayload(payload string) error {
+	s.payloads[payload] = false
+	if err := s.dir.RemoveAll(payloadDir(payload)); err != nil {
+		return err
+	}
+	delete(s.payloads, payload)
 	return nil
 }
 
@@ -84,8 +97,11 @@ func (s *Store) pruneGenerations(w *workload) error {
 		if i < kept || needed[g.Seq] || w.stateLost {
 			continue
 		}
+		// Before it is tried, since nobody may build upon it any more.
 		w.Generations = slices.Delete(w.Generations, i, i+1)
-		if err := s.remove(w.Key.record(g.Seq)); err != nil {
+		remove := func() error { return s.dir.RemoveAll(w.Key.record(g.Seq)) }
+		if err := remove(); err != nil {
+			s.undo(w.Key.record(g.Seq), remove)
 			return err
 		}
 	}

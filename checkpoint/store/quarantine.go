@@ -8,13 +8,10 @@ import (
 	"slices"
 )
 
-// move is one file or directory to be moved into quarantine.
-type move struct{ from, to string }
-
 // setAside has a bad file of a workload moved into its quarantine.
 func (s *Store) setAside(w *workload, name string, why error) {
 	to := free(w.aside, path.Base(name))
-	s.moves = append(s.moves, move{w.Key.at(name), w.Key.at("quarantine/" + to)})
+	s.move(w.Key.at(name), w.Key.at("quarantine/"+to))
 	w.Problems = append(w.Problems, fmt.Sprintf("%s: moved to quarantine/%s: %v", name, to, why))
 }
 
@@ -40,7 +37,7 @@ func (s *Store) losePayload(payload string, why error) {
 			}
 			if !moved {
 				to := free(w.aside, "payload-"+payload)
-				s.moves = append(s.moves, move{payloadDir(payload), k.at("quarantine/" + to)})
+				s.move(payloadDir(payload), k.at("quarantine/"+to))
 				moved = true
 			}
 			s.setAside(w, fmt.Sprintf("generations/%d.json", g.Seq), why)

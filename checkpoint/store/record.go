@@ -87,11 +87,14 @@ func isBad(err error) bool {
 		errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// compact returns a JSON value in the one spelling that a record keeps.
-func compact(value json.RawMessage) (json.RawMessage, error) {
-	data, err := json.Marshal(value)
+// compact returns a pod in the one spelling that a record keeps.
+func compact(pod json.RawMessage) (json.RawMessage, error) {
+	data, err := json.Marshal(pod)
 	if err != nil {
 		return nil, fmt.Errorf("encode pod: %w", err)
+	}
+	if data[0] != '{' {
+		return nil, errors.New("encode pod: it is no JSON object")
 	}
 	return data, nil
 }

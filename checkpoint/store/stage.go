@@ -38,7 +38,11 @@ func (s *Store) stage(k Key, seq int64, activation string) (map[string]string, e
 		return nil, fmt.Errorf("no such generation: %w", fs.ErrNotExist)
 	}
 	of, there := s.activations[activation]
-	if there && !of.of(k, seq) {
+	switch {
+	case !there || of.of(k, seq):
+	case of.Workload == "":
+		return nil, fmt.Errorf("activation %s is broken", activation)
+	default:
 		return nil, fmt.Errorf("activation %s is of generation %d of %s/%s", activation, of.Generation, of.Namespace, of.Workload)
 	}
 	dir := "activations/" + activation
@@ -51,9 +55,6 @@ func (s *Store) stage(k Key, seq int64, activation string) (map[string]string, e
 	}
 	tree, err := s.tree(g, stage{k.Namespace, k.Workload, seq})
 	if err != nil {
-		return nil, err
-	}
-	if err := s.tidy(); err != nil {
 		return nil, err
 	}
 	if err := s.dir.Mkdir("activations", 0o700); err != nil {
@@ -84,7 +85,7 @@ func (s *Store) tree(g Generation, of stage) (durable.Tree, error) {
 		files, err := s.readPayload(payload)
 		if isBad(err) {
 			s.losePayload(payload, err)
-			_ = s.tidy() // or else the next write
+			_ = s.tidy(every) // or else the next write
 		}
 		if err != nil {
 			return durable.Tree{}, err

@@ -37,9 +37,6 @@ func (s *Store) setState(k Key, state State) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	if err := s.tidy(); err != nil {
-		return State{}, err
-	}
 	if err := s.write(k.at("state.json"), data, old); err != nil {
 		return State{}, err
 	}
@@ -67,9 +64,6 @@ func (s *Store) setNode(n Node) error {
 	}
 	data, err := seal("node", n)
 	if err != nil {
-		return err
-	}
-	if err := s.tidy(); err != nil {
 		return err
 	}
 	if err := s.write("node.json", data, old); err != nil {

@@ -27,11 +27,8 @@ type Store struct {
 	problems []string        // of no workload
 	aside    map[string]bool // names in quarantine of no workload
 
-	// What is still to be done before the next write; see tidy.
-	untidy  []string // directories in which a crash left temporary files
-	moves   []move   // into quarantine, in this order
-	undo    func() error
-	tidyErr error // why the last attempt failed
+	tasks   []task // what is still to be done, in this order
+	tidyErr error  // why the last attempt failed
 }
 
 // stage is the body of activation.json.
@@ -41,12 +38,15 @@ type stage struct {
 	Generation int64  `json:"generation"`
 }
 
+// removed stands for an activation whose removal failed.
+var removed = stage{Generation: -1}
+
 func (s stage) of(k Key, seq int64) bool { return s == stage{k.Namespace, k.Workload, seq} }
 
 // Open reads the store at dir, which it may find empty, and has every byte
 // checked before it returns. Temporary files of a crash are removed, and bad files
-// are moved into quarantine; where the disk is full or read-only, that is put off
-// to the first write, and [Store.Problems] says so. A file that can't be read just
+// are moved into quarantine; where that fails, as on a disk that is full or
+// read-only, later writes try again, and [Store.Problems] says so. A file that can't be read just
 // now is an error, and so is a newer format, [ErrNewerFormat]; then nothing was
 // written. Open takes no lock: see [LockDir].
 func Open(dir *durable.Dir) (*Store, error) {
@@ -60,7 +60,7 @@ func Open(dir *durable.Dir) (*Store, error) {
 	if err := s.load(); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	_ = s.tidy() // told by Problems; the writes try again
+	_ = s.tidy(every) // told by Problems; the writes try again
 	return s, nil
 }
 
