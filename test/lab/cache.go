@@ -77,11 +77,8 @@ func removeAll(path string) error {
 
 // keyOf digests words into the name of a cache folder.
 func keyOf(words ...string) string {
-	h := sha256.New()
-	for _, w := range words {
-		fmt.Fprintf(h, "%d:%s,", len(w), w)
-	}
-	return hex.EncodeToString(h.Sum(nil))[:16]
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", words))
+	return hex.EncodeToString(sum[:8])
 }
 
 func fileDigest(path string) (string, error) {
@@ -153,11 +150,12 @@ func copyFile(from, to string, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(out.Name())
 	_, err = io.Copy(out, in)
-	err = errors.Join(err, out.Chmod(mode), out.Close())
-	if err != nil {
-		return fmt.Errorf("copy %s: %w", from, err)
+	if err = errors.Join(err, out.Chmod(mode), out.Close()); err == nil {
+		err = os.Rename(out.Name(), to)
 	}
-	return os.Rename(out.Name(), to)
+	if err != nil {
+		return fmt.Errorf("copy %s: %w", from, errors.Join(err, os.Remove(out.Name())))
+	}
+	return nil
 }

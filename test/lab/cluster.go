@@ -13,7 +13,6 @@ import (
 	"github.com/pod-checkpointer/pod-checkpointer/test/lab/node"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -195,66 +194,6 @@ func (l *Lab) startTemporary(ctx context.Context, argv []string, certs *pki) err
 		return err
 	}
 	return l.AwaitReady(ctx)
-}
-
-// apply makes what the cluster needs before the DaemonSet.
-func (l *Lab) apply(ctx context.Context, certs *pki) error {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: apiServer, Namespace: systemSpace}, Data: map[string][]byte{}}
-	for _, name := range apiServerFiles {
-		secret.Data[name] = certs.files[name]
-	}
-	if err := l.create(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, systemSpace, secret); err != nil {
-		return err
-	}
-	objects, err := l.objects("rbac.yaml")
-	if err != nil {
-		return err
-	}
-	for _, object := range objects {
-		if err := l.create(ctx, object.GroupVersionKind(), object.GetNamespace(), object); err != nil {
-			return err
-		}
-	}
-	// What an installer does: a kubelet may not give itself this label.
-	label := map[string]any{"metadata": map[string]any{"labels": map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
-	if err := l.retry(ctx, http.MethodPatch, "/api/v1/nodes/"+l.options.Node, label, nil); err != nil {
-		return fmt.Errorf("wait for the node to register: %w", err)
-	}
-	// Admission refuses pods without it, and a DaemonSet's next try may take long.
-	if err := l.retry(ctx, http.MethodGet, "/api/v1/namespaces/"+systemSpace+"/serviceaccounts/default", nil, nil); err != nil {
-		return fmt.Errorf("wait for the service account of %s: %w", systemSpace, err)
-	}
-	return nil
-}
-
-// create makes an object, over and over until its namespace is there.
-func (l *Lab) create(ctx context.Context, kind schema.GroupVersionKind, namespace string, object any) error {
-	if err := l.retry(ctx, http.MethodPost, collection(kind, namespace), object, nil); err != nil {
-		return fmt.Errorf("create %s: %w", kind.Kind, err)
-	}
-	return nil
-}
-
-// retry is call for what a new cluster does not have at once: it goes on while
-// the answer is 404 or 5xx, or there is none.
-func (l *Lab) retry(ctx context.Context, method, path string, in, out any) error {
-	client, err := l.Admin()
-	if err != nil {
-		return err
-	}
-	var answer *statusError
-	err = poll(ctx, 50*time.Millisecond, func() error {
-		err := call(ctx, client, method, path, in, out)
-		if errors.As(err, &answer) && answer.code != http.StatusNotFound && answer.code < 500 {
-			return nil
-		}
-		answer = nil
-		return err
-	})
-	if answer != nil {
-		return answer
-	}
-	return err
 }
 
 // awaitParent waits until the API server's pod runs, which means that it waits

@@ -23,11 +23,11 @@ func fetchDebian(ctx context.Context, c cache, say logf) (string, error) {
 	}
 	return c.get(ctx, "debian", keyOf(uris), func(dir string) error {
 		say("download %s", strings.Join(debianPackages, ", "))
-		down, err := os.MkdirTemp("", "lab-debian-*")
-		if err != nil {
+		down := filepath.Join(dir, "packages")
+		if err := os.Mkdir(down, 0o755); err != nil {
 			return err
 		}
-		defer os.RemoveAll(down)
+		// As apt's own user it could not write there.
 		get := append([]string{"-o", "APT::Sandbox::User=root", "-q", "download"}, debianPackages...)
 		if _, err := output(ctx, down, "apt-get", get...); err != nil {
 			return err
@@ -41,7 +41,7 @@ func fetchDebian(ctx context.Context, c cache, say logf) (string, error) {
 				return err
 			}
 		}
-		return nil
+		return removeAll(down)
 	})
 }
 

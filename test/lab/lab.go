@@ -35,6 +35,9 @@ func newLab(o Options) *Lab {
 // ErrNotUp is the error of Open for a lab that was never brought up, or taken down.
 var ErrNotUp = errors.New("lab is not up")
 
+// ErrOptions is the error for Options that no lab can have.
+var ErrOptions = errors.New("wrong options")
+
 // ErrInUse is the error for a lab that another process is working on.
 var ErrInUse = errors.New("lab is in use by another process")
 
@@ -45,7 +48,7 @@ var ErrInUse = errors.New("lab is in use by another process")
 func Up(ctx context.Context, options Options) (_ *Lab, err error) {
 	o, err := options.withDefaults()
 	if err != nil {
-		return nil, fmt.Errorf("options: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	l := newLab(o)
 	if err := preflight(ctx, o); err != nil {
@@ -57,7 +60,7 @@ func Up(ctx context.Context, options Options) (_ *Lab, err error) {
 	defer func() {
 		if err != nil {
 			// The caller's ctx may be what ended it.
-			err = errors.Join(err, l.Down(context.WithoutCancel(ctx)))
+			err = errors.Join(fmt.Errorf("%w (logs: %s)", err, l.logDir()), l.Down(context.WithoutCancel(ctx)))
 		}
 	}()
 	if err := l.clear(ctx, true); err != nil {
@@ -81,7 +84,7 @@ func Up(ctx context.Context, options Options) (_ *Lab, err error) {
 func Open(options Options) (*Lab, error) {
 	o, err := options.withDefaults()
 	if err != nil {
-		return nil, fmt.Errorf("options: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	l := newLab(o)
 	data, err := os.ReadFile(l.recordPath())
@@ -129,7 +132,7 @@ func (l *Lab) Down(ctx context.Context) error {
 func Down(ctx context.Context, options Options) error {
 	o, err := options.withDefaults()
 	if err != nil {
-		return fmt.Errorf("options: %w", err)
+		return fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	l := newLab(o)
 	if err := l.take(); err != nil {
@@ -175,13 +178,20 @@ func (l *Lab) take() error {
 }
 
 // clear removes everything that a lab of this name could have left, by what is
-// there and not by what a record says.
+// there and not by what a record says. Without logs, those stay, the pods' among them.
 func (l *Lab) clear(ctx context.Context, logs bool) error {
 	if err := l.PowerCut(ctx); err != nil {
 		return err
 	}
 	if err := l.network().remove(); err != nil {
 		return err
+	}
+	pods := filepath.Join(l.logDir(), "pods")
+	if !logs {
+		err := errors.Join(removeAll(pods), os.Rename(filepath.Join(l.diskDir(), "var/log/pods"), pods))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("keep the pods' logs: %w", err)
+		}
 	}
 	gone := []string{l.recordPath(), l.binDir(), l.diskDir(), l.planPath(), filepath.Join(l.dir, "root")}
 	if logs {

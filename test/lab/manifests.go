@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -129,9 +130,11 @@ func (l *Lab) objects(name string) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
 	for decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
 		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); err == io.EOF {
+		err := decoder.Decode(object)
+		if errors.Is(err, io.EOF) {
 			return out, nil
-		} else if err != nil {
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read manifests/%s: %w", name, err)
 		}
 		out = append(out, object)

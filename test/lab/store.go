@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -59,24 +59,15 @@ func (l *Lab) makeStore(ctx context.Context, disk, into string) error {
 
 // importImage gives an image to the node's runtime.
 func (l *Lab) importImage(ctx context.Context, img image) error {
-	archive, err := os.CreateTemp("", "lab-image-*.tar")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(archive.Name())
-	defer archive.Close()
-	if err := img.write(archive, runtime.GOARCH); err != nil {
-		return err
-	}
-	if _, err := archive.Seek(0, 0); err != nil {
-		return err
-	}
+	in, out := io.Pipe()
+	go func() { _ = out.CloseWithError(img.write(out, runtime.GOARCH)) }() // which ctr's input ends with
+	defer in.Close()                                                       // which ends it, if ctr ended before
 	cmd := exec.CommandContext(ctx, debianDir+"/usr/bin/ctr", "--address", criSocket, "--namespace", "k8s.io", "images", "import", "-")
-	cmd.Stdin = archive // the node has another /tmp
+	cmd.Stdin = in
 	var text limited
 	cmd.Stdout, cmd.Stderr = &text, &text
 	if err := l.Run(cmd); err != nil {
-		return fmt.Errorf("ctr import: %w: %s", err, text)
+		return fmt.Errorf("import %s: %w: %s", img.Ref, err, text)
 	}
 	return nil
 }

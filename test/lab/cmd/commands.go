@@ -3,12 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"text/tabwriter"
 	"time"
 
 	"github.com/pod-checkpointer/pod-checkpointer/test/lab"
+	"github.com/pod-checkpointer/pod-checkpointer/test/lab/node"
 	"github.com/spf13/cobra"
 )
 
@@ -127,16 +129,7 @@ func statusCommand(o *lab.Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(out, "COMPONENT\tPID\tAGE\tSTARTS\tLAST EXIT\tLOG")
-			for _, u := range units {
-				age := "-"
-				if u.PID != 0 {
-					age = time.Since(u.Started).Round(time.Second).String()
-				}
-				fmt.Fprintf(out, "%s\t%d\t%s\t%d\t%s\t%s\n", u.Name, u.PID, age, u.Starts, u.Exit, l.Log(lab.Component(u.Name)))
-			}
-			if err := out.Flush(); err != nil {
+			if err := table(l, units); err != nil {
 				return err
 			}
 			if err := l.Ready(c.Context()); err != nil {
@@ -146,6 +139,20 @@ func statusCommand(o *lab.Options) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+func table(l *lab.Lab, units []node.Status) error {
+	text := "COMPONENT\tPID\tAGE\tSTARTS\tLAST EXIT\tLOG\n"
+	for _, u := range units {
+		age := "-"
+		if u.PID != 0 {
+			age = time.Since(u.Started).Round(time.Second).String()
+		}
+		text += fmt.Sprintf("%s\t%d\t%s\t%d\t%s\t%s\n", u.Name, u.PID, age, u.Starts, u.Exit, l.Log(lab.Component(u.Name)))
+	}
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	_, err := io.WriteString(out, text)
+	return errors.Join(err, out.Flush())
 }
 
 func downCommand(o *lab.Options) *cobra.Command {

@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string) int {
 	switch {
 	case ctx.Err() != nil:
 		return 130
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.Is(err, lab.ErrOptions):
 		return 2
 	case errors.Is(err, lab.ErrNotUp):
 		return 3

@@ -26,7 +26,7 @@ func Init(planPath string) error {
 		return err
 	}
 	unix.Umask(0o022)
-	server, s := rpc.NewServer(), newSupervisor()
+	server, s := rpc.NewServer(), newSupervisor(RestartDelay)
 	if err := server.RegisterName(service, s); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 // Supervisor runs units and reaps every process that the node orphans. Its
 // exported methods are served to the lab by net/rpc.
 type Supervisor struct {
+	delay time.Duration // before a unit with Restart runs again
 	mu    sync.Mutex
 	units map[string]*unit
 }
@@ -26,7 +27,9 @@ type unit struct {
 	gone   chan struct{} // closed when the running process has been reaped
 }
 
-func newSupervisor() *Supervisor { return &Supervisor{units: map[string]*unit{}} }
+func newSupervisor(delay time.Duration) *Supervisor {
+	return &Supervisor{delay: delay, units: map[string]*unit{}}
+}
 
 // Start runs a unit. One of that name must not be running.
 func (s *Supervisor) Start(u Unit, _ *struct{}) error {
@@ -145,7 +148,7 @@ func (s *Supervisor) reapOne() bool {
 		u.status.PID, u.status.Exited, u.status.Exit = 0, time.Now(), how(status)
 		close(u.gone)
 		if u.Restart {
-			time.AfterFunc(RestartDelay, func() { s.again(u) })
+			time.AfterFunc(s.delay, func() { s.again(u) })
 		}
 	}
 	return true

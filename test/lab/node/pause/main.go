@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -20,7 +21,7 @@ func main() {
 		}
 		for {
 			pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
-			if pid <= 0 && err != syscall.EINTR {
+			if pid <= 0 && !errors.Is(err, syscall.EINTR) {
 				break
 			}
 		}

@@ -1,0 +1,71 @@
+package lab
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+)
+
+func TestConfigurationIsWellFormed(t *testing.T) {
+	var kubelet map[string]any
+	require.NoError(t, yaml.UnmarshalStrict([]byte(kubeletConfig("/podckpt-x")), &kubelet))
+	require.Equal(t, "/podckpt-x", kubelet["cgroupRoot"])
+	require.Equal(t, map[string]any{
+		"memory.available": "10Mi", "nodefs.available": "1%", "imagefs.available": "1%", "nodefs.inodesFree": "1%",
+	}, kubelet["evictionHard"])
+	require.True(t, json.Valid([]byte(cniConfig())))
+	require.Contains(t, containerdConfig(), `sandbox_image = "`+pauseImage+`"`)
+	require.Contains(t, containerdConfig(), `snapshotter.v1.zfs", "io.containerd.internal.v1.opt"`)
+}
+
+func TestOptionsNameEverythingWrong(t *testing.T) {
+	_, err := Options{Name: "UP", Node: "a/b", Grace: 1500 * time.Millisecond}.withDefaults()
+	require.ErrorContains(t, err, `name must be lower-case letters, digits and dashes, at most 32, not "UP"`)
+	require.ErrorContains(t, err, `not "a/b"`)
+	require.ErrorContains(t, err, "grace must be whole seconds, not 1.5s")
+
+	t.Setenv("XDG_CACHE_HOME", "/elsewhere")
+	o, err := Options{}.withDefaults()
+	require.NoError(t, err)
+	require.Equal(t, "/elsewhere/pod-checkpointer", o.Cache)
+	require.Equal(t, "lab", o.Name)
+	o.Say("heard by nobody")
+}
+
+func TestCertificatesServeAndIdentify(t *testing.T) {
+	p, err := newPKI("n1", net.ParseIP(nodeIP))
+	require.NoError(t, err)
+	for _, name := range apiServerFiles {
+		require.NotEmpty(t, p.files[name], name)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(p.ca)
+	data, err := p.kubeconfig("kubelet")
+	require.NoError(t, err)
+	config, err := clientcmd.RESTConfigFromKubeConfig(data)
+	require.NoError(t, err)
+	require.Equal(t, APIURL, config.Host)
+	kubelet := parse(t, config.CertData)
+	require.Equal(t, "system:node:n1", kubelet.Subject.CommonName)
+	_, err = kubelet.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	require.NoError(t, err)
+	server := parse(t, p.files["apiserver.crt"])
+	_, err = server.Verify(x509.VerifyOptions{Roots: pool, DNSName: "127.0.0.1"})
+	require.NoError(t, err)
+}
+
+func parse(t *testing.T, data []byte) *x509.Certificate {
+	t.Helper()
+	block, _ := pem.Decode(data)
+	require.NotNil(t, block)
+	c, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+	return c
+}
