@@ -180,22 +180,24 @@ func TestFailureLeavesTheStoreAsItWas(t *testing.T) {
 	}
 }
 
-// What a failed write may have left on disk must not matter to other writes: here a
-// record that was not committed must not lose its payloads to Prune.
+// What a failed write may have left on disk must not matter to other writes: a record
+// that was not committed, say, must not lose its payloads to Prune.
 func TestFailureIsUndoneBeforeTheNextWrite(t *testing.T) {
 	for _, c := range writes {
 		t.Run(c.name, func(t *testing.T) {
-			for n, done := 0, false; !done; n++ {
-				k := durable.NewDisk()
-				s := openOn(t, k)
-				c.before(t, s)
-				k.Fail(nth(n, false, syscall.EIO))
-				done = c.write(s) == nil
-				k.Fail(nil)
-				require.NoError(t, s.Prune(func(id string) bool { return true }))
-				want := sight(s)
-				k.Crash()
-				require.Equal(t, want, sight(whole(t, k)), "operation %d", n)
+			for kind, keep := range crashes() {
+				for n, done := 0, false; !done; n++ {
+					k := durable.NewDisk()
+					s := openOn(t, k)
+					c.before(t, s)
+					k.Fail(nth(n, false, syscall.EIO))
+					done = c.write(s) == nil
+					k.Fail(nil)
+					require.NoError(t, s.Prune(func(id string) bool { return true }))
+					want := sight(s)
+					k.Crash(keep)
+					require.Equal(t, want, sight(whole(t, k)), "%s, operation %d", kind, n)
+				}
 			}
 		})
 	}

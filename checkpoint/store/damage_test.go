@@ -257,6 +257,19 @@ func TestMissingPayloadIsBad(t *testing.T) {
 	assert.Equal(t, int64(3), commit(t, s, api, "two"))
 }
 
+func TestLeftPayloadIsNotBelieved(t *testing.T) {
+	k := small(t)
+	w, _ := openOn(t, k).Workload(api)
+	name := payloadDir(w.Generations[0].Payloads["certs"]) + "/payload.json"
+	d := dirOf(t, k)
+	require.NoError(t, d.Remove(api.record(2)), "as if a power cut had come before the record")
+	require.NoError(t, d.WriteFile(name, []byte("rotten"), 0o600))
+	s := openOn(t, k)
+	assert.Equal(t, int64(2), commit(t, s, api, "two"))
+	w, _ = openOn(t, k).Workload(api)
+	assert.Equal(t, []int64{2, 1}, seqs(w))
+}
+
 func TestUnreadableNowIsNotBad(t *testing.T) {
 	for _, name := range []string{"node.json", api.at("state.json"), api.record(2), "payload.json", "/generations"} {
 		k := small(t)
