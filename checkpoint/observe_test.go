@@ -87,9 +87,9 @@ func protected(t *testing.T) *node {
 
 func TestObservesAProtectedParent(t *testing.T) {
 	n := protected(t)
-	w, d := n.look()
+	n.look()
 	since := n.clock.now
-	w, d = n.look()
+	w, d := n.look()
 	require.Equal(t, Known(Party{Role: Parent, ID: "c-parent", Pod: "parent", Since: since}), w.Serves)
 	require.Equal(t, Known[[]Party](nil), w.Queue)
 	require.Equal(t, Known(Readiness{OK: true, Since: since}), w.Ready)
@@ -140,11 +140,10 @@ func TestUnsyncedIsKnown(t *testing.T) {
 
 func TestReadinessIsThatOfTheProcess(t *testing.T) {
 	n := protected(t)
-	w, _ := n.look()
-	began := n.clock.now
 	n.look()
+	began := n.clock.now
 	n.sources.ready["c-parent"] = said[bool]{err: errors.New("status 500")}
-	w, _ = n.look()
+	w, _ := n.look()
 	require.Equal(t, Known(Readiness{Since: n.clock.now, Why: "status 500"}), w.Ready, "a refusal is an answer, and begins anew")
 
 	n.locks("other")

@@ -115,12 +115,12 @@ func TestQueueIsTheKernels(t *testing.T) {
 	n := protected(t)
 	id := n.activate(1)
 	n.locks("pid 4711", "parent", id)
-	w, _ := n.look()
+	n.look()
 	first := n.clock.now
 	n.locks("pid 4711", id)
 	n.look()
 	n.locks("pid 4711", "parent", id)
-	w, _ = n.look()
+	w, _ := n.look()
 	queue, _ := w.Queue.Value()
 	require.Equal(t, []Party{
 		{Role: Parent, ID: "c-parent", Pod: "parent", Since: n.clock.now},
