@@ -20,16 +20,20 @@ func decideNobodyServes(w World, free Party, limits Limits) Decision {
 		keep := func(next *store.State) { next.Handoff = handoff }
 		return start(w, RollingBack, keep, "holder=none manifest=none")
 	}
-	return decideHeirless(w, *handoff, free)
+	return decideHeirless(w, *handoff, free, limits)
 }
 
 // decideHeirless: the checkpoint was told to go, and the lock is free.
-func decideHeirless(w World, handoff store.Handoff, free Party) Decision {
+func decideHeirless(w World, handoff store.Handoff, free Party, limits Limits) Decision {
 	if handoff.Container != "" {
 		back := func(next *store.State) { *next = failed(w, w.state()) }
 		return start(w, RollingBack, back, "holder=none parent=exited")
 	}
-	if w.age(free.Since) < freeGrace {
+	patience := freeGrace
+	if !w.Locked { // the parent may have ended while our program had its port, and be in the kubelet's backoff
+		patience = doubled(limits.ActivateAfter, maxBackoff, w.state().Rollbacks)
+	}
+	if w.age(free.Since) < patience {
 		return stay(HandingOff, "holder=none since=%s", w.age(free.Since))
 	}
 	// The parent has failed before it was seen to hold. Its next try waits too, or
