@@ -225,11 +225,11 @@ func (o *observer) seeContainers(w *World, p placed) {
 
 // after is the parent, if a container of it is live, whichever of the two was made
 // first: the kubelet makes ours anew each time that it ends. One that was made later
-// and has ended counts too: it may have ended because the checkpoint has its port.
+// and has ended counts too, unless its pod is gone: the checkpoint may have its port.
 func (p *placed) after(created time.Time) []Party {
 	for _, pod := range p.parent {
 		for _, c := range pod.Containers {
-			if live(c) || c.CreatedAt.After(created) {
+			if live(c) || pod.Ready() && c.CreatedAt.After(created) {
 				return []Party{{Role: Parent, ID: c.ID, Pod: pod.UID}}
 			}
 		}
