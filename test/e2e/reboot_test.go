@@ -1,0 +1,47 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestReboot: the power of the only master is cut, again and again, and the API
+// is back each time without a hand. Then the parent takes over and nothing of
+// the checkpoint stays.
+func TestReboot(t *testing.T) {
+	s := begin(t)
+	s.kubectl("create", "deployment", "before", "--image="+pauseImage)
+	s.awaitPods("before")
+
+	var checkpoints []string
+	for range 3 {
+		s.cutPower()
+		now := s.await(soon, "the API, out of the checkpoint", byCheckpoint)
+		checkpoints = append(checkpoints, now.serves.uid)
+	}
+	s.awaitSteady()
+
+	s.awaitPods("before")
+	s.kubectl("create", "deployment", "after", "--image="+pauseImage)
+	s.awaitPods("after")
+	s.timeline.add(time.Now(), "Deployments: the one before is there, a new one has its pod")
+	s.kubectl("delete", "deployment", "before", "after")
+
+	for _, uid := range checkpoints {
+		require.Empty(s, processesOf(uid), "processes of the checkpoint %s", uid)
+	}
+	left, err := filepath.Glob(filepath.Join(s.path(manifestDir), "pod-checkpointer-*.json"))
+	require.NoError(s, err)
+	require.Empty(s, left, "manifests of a checkpoint")
+}
+
+// awaitPods waits until a Deployment has all of its pods.
+func (s *scene) awaitPods(deployment string) {
+	s.Helper()
+	s.kubectl("rollout", "status", "deployment/"+deployment, "--timeout="+eventually.String())
+}

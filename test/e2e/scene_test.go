@@ -1,0 +1,175 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint"
+	"github.com/pod-checkpointer/pod-checkpointer/cri"
+	"github.com/pod-checkpointer/pod-checkpointer/test/lab"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	// soon is for what the node does by itself.
+	soon = time.Minute
+	// eventually is for what waits for a client of the API server to see it
+	// again after an outage: client-go backs off for up to a minute, and more
+	// than one of them may have to come back, one after the other.
+	eventually = 3 * time.Minute
+
+	pauseImage = "lab.local/pause:1"
+)
+
+// scene is one scenario on the shared cluster.
+type scene struct {
+	*testing.T
+	lab      *lab.Lab
+	eyes     *eyes
+	timeline *timeline
+	begun    time.Time
+}
+
+// begin starts a scenario in the steady state. At its end its timeline is
+// printed, and what there is to see if it failed.
+func begin(t *testing.T) *scene {
+	s := &scene{T: t, lab: cluster.lab, eyes: cluster.eyes, timeline: &cluster.eyes.timeline, begun: time.Now()}
+	s.timeline.begin(t.Name())
+	t.Cleanup(func() {
+		s.timeline.print(os.Stdout)
+		if t.Failed() && cluster.ctx.Err() == nil {
+			s.report(os.Stdout)
+		}
+	})
+	s.awaitSteady()
+	return s
+}
+
+// await waits until the sight is as it should be.
+func (s *scene) await(limit time.Duration, what string, is func(sight) bool) sight {
+	s.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		now := s.eyes.sight()
+		if is(now) {
+			return now
+		}
+		if time.Now().After(deadline) {
+			require.FailNow(s, "waited "+limit.String()+" in vain", "for: %s\nseen:\n%s", what, now)
+		}
+		s.rest(what)
+	}
+}
+
+// eventually tries over and over what needs the API server.
+func (s *scene) eventually(what string, try func() error) {
+	s.Helper()
+	for deadline := time.Now().Add(eventually); ; s.rest(what) {
+		err := try()
+		if err == nil {
+			return
+		}
+		require.False(s, time.Now().After(deadline), "waited %s in vain for %s: %v", eventually, what, err)
+	}
+}
+
+// rest is between two tries.
+func (s *scene) rest(what string) {
+	s.Helper()
+	select {
+	case <-cluster.ctx.Done():
+		require.FailNow(s, "stopped", "%v, while waiting for: %s", context.Cause(cluster.ctx), what)
+	case <-time.After(beat):
+	}
+}
+
+// awaitSteady waits until the parent serves and nothing of a checkpoint is left.
+func (s *scene) awaitSteady() sight {
+	s.Helper()
+	now := s.await(eventually, "the steady state", steady)
+	s.timeline.add(time.Now(), "steady")
+	return now
+}
+
+func steady(s sight) bool {
+	w := s.workload()
+	return s.answers && s.serves.role == asParent && len(s.waiters) == 0 && s.manifest == "" && !runs(s.pods, asCheckpoint) &&
+		w.State == checkpoint.Protected && w.Activation == "" && w.KnownGood != 0 && w.KnownGood == w.Generation
+}
+
+// byCheckpoint is the API server's answer out of a checkpoint.
+func byCheckpoint(s sight) bool { return s.answers && s.serves.role == asCheckpoint }
+
+// workload is what the daemon says of the API server; empty if it says nothing.
+func (s sight) workload() checkpoint.WorkloadStatus {
+	if s.status != nil {
+		for _, w := range s.status.Workloads {
+			if w.Workload == workload {
+				return w
+			}
+		}
+	}
+	return checkpoint.WorkloadStatus{}
+}
+
+func runs(pods []cri.Pod, who string) bool {
+	for _, name := range running(pods) {
+		if name == who {
+			return true
+		}
+	}
+	return false
+}
+
+func (s sight) String() string {
+	w := s.workload()
+	return fmt.Sprintf("API answers %t, lock held by %s, %d wait, manifest %q, running %v\ndaemon: %s %s",
+		s.answers, s.serves.role, len(s.waiters), s.manifest, running(s.pods), w.State, w.Why)
+}
+
+// cutPower ends everything on the node in one instant, and boots it.
+func (s *scene) cutPower() {
+	s.Helper()
+	s.timeline.powerCut()
+	require.NoError(s, s.lab.PowerCut(cluster.ctx))
+	s.eyes.change(func(now *sight) { *now = sight{manifest: now.manifest} }) // the disk stays
+	require.NoError(s, s.lab.Boot(cluster.ctx))
+	kubelet, err := s.lab.Component(lab.Kubelet)
+	require.NoError(s, err)
+	s.timeline.add(kubelet.Started, "kubelet started")
+}
+
+// kubectl runs it as the administrator and returns what it printed.
+func (s *scene) kubectl(args ...string) string {
+	s.Helper()
+	out, err := s.lab.Kubectl(cluster.ctx, args...)
+	require.NoError(s, err)
+	return out
+}
+
+// path is a path of the node, from outside.
+func (s *scene) path(path string) string {
+	s.Helper()
+	out, err := s.lab.NodePath(path)
+	require.NoError(s, err)
+	return out
+}
+
+// processesOf are the processes in the cgroups of a pod.
+func processesOf(uid string) []string {
+	var out []string
+	files, _ := filepath.Glob("/proc/[0-9]*/cgroup") // fails for a bad pattern only
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), "pod"+uid) {
+			out = append(out, filepath.Base(filepath.Dir(file)))
+		}
+	}
+	return out
+}
