@@ -248,6 +248,10 @@ func rollingBack() saw {
 }
 
 func failures(n int) saw { return remembers(func(s *store.State) { s.Failures = n }) }
+func rollbacks(n int) saw {
+	return remembers(func(s *store.State) { s.Rollbacks = n })
+}
+
 func knownGood(seq int64) saw {
 	return remembers(func(s *store.State) { s.KnownGood = seq })
 }

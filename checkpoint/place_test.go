@@ -231,6 +231,8 @@ func TestWithoutALockToServeIsToRun(t *testing.T) {
 	after := at(withoutLockAnnotation(parentPod("parent", cri.Running, 1)), 2*time.Minute)
 	ended := at(withoutLockAnnotation(parentPod("parent", cri.Exited, 0)), 0)
 	exited := at(withoutLockAnnotation(parentPod("parent", cri.Exited, 1)), 2*time.Minute)
+	gone := at(withoutLockAnnotation(parentPod("parent", cri.Exited, 1)), 2*time.Minute)
+	gone.Sandboxes[0].Ready = false
 	for _, tt := range []struct {
 		name   string
 		pods   []cri.Pod
@@ -243,6 +245,7 @@ func TestWithoutALockToServeIsToRun(t *testing.T) {
 		{"a parent that came after it is next", []cri.Pod{after, ours}, Checkpoint, Parent},
 		{"one that runs beside it is too", []cri.Pod{before, ours}, Checkpoint, Parent},
 		{"one that came and ended may have ended because the checkpoint has its port", []cri.Pod{exited, ours}, Checkpoint, Parent},
+		{"but not once its pod is gone", []cri.Pod{gone, ours}, Checkpoint, Nobody},
 		{"one that ended before is not", []cri.Pod{ended, ours}, Checkpoint, Nobody},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
