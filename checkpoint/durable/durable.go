@@ -6,8 +6,8 @@
 // part, never nothing. When a call returns an error, either of the two may be
 // found, and nothing more is known; the remedy is to make the call again, with
 // the contents from memory. In particular a write is never skipped because the
-// same bytes can be read: after a failed fsync, Linux shows bytes that are on
-// no disk (fsync(2), NOTES of errseq).
+// same bytes can be read: after a failed fsync(2), Linux goes on to show bytes
+// that are on no disk, and reports the failure only once.
 //
 // Temporary names begin with [TempPrefix], hence with a dot, because the
 // kubelet takes any other name in its manifest directory for a pod. They are

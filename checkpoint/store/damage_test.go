@@ -31,7 +31,7 @@ func small(t testing.TB) *durable.Disk {
 func damaged(data []byte, test func(how string, data []byte)) {
 	for i := range data {
 		test(fmt.Sprintf("cut to %d", i), data[:i])
-		for bit := range 8 {
+		for _, bit := range []int{0, 5, 7} { // 5 turns upper case to lower case
 			flipped := bytes.Clone(data)
 			flipped[i] ^= 1 << bit
 			test(fmt.Sprintf("bit %d of byte %d", bit, i), flipped)

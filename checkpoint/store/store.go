@@ -43,10 +43,10 @@ var removed = stage{Generation: -1}
 
 func (s stage) of(k Key, seq int64) bool { return s == stage{k.Namespace, k.Workload, seq} }
 
-// Open reads the store at dir, which it may find empty, and has every byte
-// checked before it returns. Temporary files of a crash are removed, and bad files
-// are moved into quarantine; where that fails, as on a disk that is full or
-// read-only, later writes try again, and [Store.Problems] says so. A file that can't be read just
+// Open reads the store at dir, which it may find empty, and checks every byte of
+// what it tells. Temporary files of a crash are removed, and bad files are moved
+// into quarantine; where that fails, as on a disk that is full or read-only, later
+// writes try again, and [Store.Problems] says so. A file that can't be read just
 // now is an error, and so is a newer format, [ErrNewerFormat]; then nothing was
 // written. Open takes no lock: see [LockDir].
 func Open(dir *durable.Dir) (*Store, error) {
