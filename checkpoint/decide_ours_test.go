@@ -35,6 +35,8 @@ func TestServing(t *testing.T) {
 
 		{"its exit makes it Activating again", world(served(), free(time.Second)), Activating, ""},
 		{"a manifest that somebody took away is written anew", world(heldByStale(), ready(forever)), Activating, "start 7"},
+		{"also where a parent waits: nobody told the checkpoint to go", world(heldByStale(), waits(Parent), ready(forever)), Activating, "start 7"},
+		{"also without a lock", world(withoutLock(), heldByStale(), ready(forever)), Activating, "start 7"},
 		{"unless its parent runs beside it already, without a lock", world(withoutLock(), heldByStale(), waits(Parent), ready(forever)), HandingOff, "end the stale-checkpoint"},
 		{"a directory that can't be read is not an empty one", world(manifestsUnknown(), heldByStale(), ready(forever)), Activating, "frozen: manifests"},
 		{"a checkpoint that serves again ends a rollback", world(rollingBack(), served(), heldByCheckpoint()), RollingBack, "remember: the handoff was taken back"},
