@@ -67,3 +67,19 @@ func TestOneProcessChangesALab(t *testing.T) {
 	require.NoError(t, other.take())
 	require.NoError(t, other.Close())
 }
+
+func TestDownKeepsTheLogsOfPods(t *testing.T) {
+	l := sample(t, Options{})
+	require.NoError(t, l.makeDisk())
+	require.NoError(t, os.WriteFile(filepath.Join(l.diskDir(), "var/log/pods/log"), []byte("said"), 0o600))
+	for range 2 { // the second finds no disk
+		require.NoError(t, l.clear(t.Context(), false))
+		require.NoDirExists(t, l.diskDir())
+		data, err := os.ReadFile(filepath.Join(l.logDir(), "pods", "log"))
+		require.NoError(t, err)
+		require.Equal(t, "said", string(data))
+		require.NoError(t, os.MkdirAll(l.diskDir(), 0o755))
+	}
+	require.NoError(t, l.clear(t.Context(), true))
+	require.NoDirExists(t, l.dir)
+}

@@ -39,6 +39,8 @@ func goBuild(ctx context.Context, dir, out, flags string, args ...string) *exec.
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	// Killed, it would leave its compilers running.
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 10*time.Second
 	return cmd
 }
 
@@ -76,7 +78,7 @@ func buildKubernetes(ctx context.Context, c cache, root string, say logf) (strin
 			return err
 		}
 		version = strings.TrimSpace(version)
-		say("build Kubernetes %s and etcd: about 9 minutes on 2 cores the first time, seconds when Go's cache is warm", version)
+		say("build Kubernetes %s and etcd: about 9 minutes on 2 cores the first time, a moment when Go's cache is warm", version)
 		cmd := goBuild(ctx, dir, filepath.Join(into, "kubernetes"), versionFlags(version), "-v", ".")
 		if err := runCounting(cmd, countPackages(ctx, dir), say); err != nil {
 			return fmt.Errorf("build Kubernetes: %w", err)
@@ -141,7 +143,12 @@ func runCounting(cmd *exec.Cmd, total int, say logf) error {
 			}
 			count++
 		case <-tick.C:
-			say("  compiled %d of at most %d packages in %s", count, total, time.Since(begun).Round(time.Second))
+			took := time.Since(begun).Round(time.Second)
+			if count == 0 {
+				say("  nothing to compile so far, after %s: it is in Go's cache, or still being downloaded", took)
+				continue
+			}
+			say("  compiled %d of at most %d packages in %s", count, total, took)
 		}
 	}
 }

@@ -17,9 +17,13 @@ import (
 const cgroupMount = "/sys/fs/cgroup"
 
 // cgroups are the node's, one folder in each of the machine's hierarchies.
-type cgroups struct{ root string } // "/podckpt-lab"
+type cgroups struct{ root string } // "/podckpt-lab-0123456789abcdef"
 
-func cgroupsOf(lab string) cgroups { return cgroups{root: "/podckpt-" + lab} }
+// cgroups are named for the lab's folder too: those of another user's lab with
+// the same name are not ours to remove.
+func (l *Lab) cgroups() cgroups {
+	return cgroups{root: "/podckpt-" + l.options.Name + "-" + keyOf(l.dir)}
+}
 
 // cgroupV2 tells whether the machine has the unified hierarchy alone.
 func cgroupV2() bool {

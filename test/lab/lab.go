@@ -186,10 +186,8 @@ func (l *Lab) clear(ctx context.Context, logs bool) error {
 	if err := l.network().remove(); err != nil {
 		return err
 	}
-	pods := filepath.Join(l.logDir(), "pods")
 	if !logs {
-		err := errors.Join(removeAll(pods), os.Rename(filepath.Join(l.diskDir(), "var/log/pods"), pods))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := l.keepPodLogs(); err != nil {
 			return fmt.Errorf("keep the pods' logs: %w", err)
 		}
 	}
@@ -203,6 +201,15 @@ func (l *Lab) clear(ctx context.Context, logs bool) error {
 		}
 	}
 	return nil
+}
+
+// keepPodLogs moves them from the disk to the other logs.
+func (l *Lab) keepPodLogs() error {
+	from, to := filepath.Join(l.diskDir(), "var/log/pods"), filepath.Join(l.logDir(), "pods")
+	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(removeAll(to), os.MkdirAll(l.logDir(), 0o755), os.Rename(from, to))
 }
 
 func (l *Lab) say(format string, args ...any) { l.options.Say(fmt.Sprintf(format, args...)) }

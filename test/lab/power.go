@@ -29,7 +29,7 @@ func (l *Lab) PowerCut(ctx context.Context) error {
 			return fmt.Errorf("cut the power: %w", err)
 		}
 	}
-	return cgroupsOf(l.options.Name).remove(ctx)
+	return l.cgroups().remove(ctx)
 }
 
 // kill kills the process 1 of a node and waits for its end, which is after that
@@ -80,7 +80,7 @@ func (l *Lab) powerOn(ctx context.Context) error {
 	if pid, err := l.initPID(); err == nil {
 		return fmt.Errorf("boot: the node is up, its process 1 is %d", pid)
 	}
-	groups := cgroupsOf(l.options.Name)
+	groups := l.cgroups()
 	if err := errors.Join(groups.remove(ctx), groups.make()); err != nil {
 		return err
 	}
