@@ -15,7 +15,7 @@
 //
 //   - "fsync" is the price of one durable file on this disk: 4 KiB are written,
 //     fsynced and renamed, and the directory is fsynced. A start of the daemon
-//     makes some ten of them, so that its time is to be seen beside this one.
+//     makes about twenty fsyncs, so that its time is to be seen beside this one.
 //   - "start" runs from just before the daemon's exec until it says that the
 //     manifest and its directory are on stable storage. The state directory
 //     holds one generation of manifests/kube-apiserver.yaml with its Secret; the

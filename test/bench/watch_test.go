@@ -23,7 +23,7 @@ const (
 	pollSlow   = 100 * time.Millisecond // while nothing can happen: a poll is work for the API server
 	pollFlight = 4                      // a new server lets its first requests hang; the next one must not wait for them
 	pollLimit  = time.Second
-	lockBeat   = 10 * time.Millisecond
+	lockBeat   = 25 * time.Millisecond
 )
 
 // watch follows a lab's API server from outside: who answers, and who holds the
