@@ -25,10 +25,13 @@ func TestProtected(t *testing.T) {
 		{"not a payload that came after its container's start", world(heldByParent(), ready(forever), newPayload("parent-container")), Protected, ""},
 		{"but that of a container which started with it", world(heldByParent(), ready(forever), newPayload("its predecessor")), Protected, "remember: known-good"},
 
+		{"nor a volume that it did not start with", world(heldByParent(), ready(forever), newVolume("parent-container")), Protected, ""},
+		{"where only the spec is new, the container that has it proves it", world(heldByParent(), ready(forever), newSpec("parent-container")), Protected, "remember: known-good"},
 		{"nor one of which nobody saw the container", world(heldByParent(), ready(forever), newPayload(unseenContainer)), Protected, ""},
 		{"whoever can't be placed keeps us off as a parent does", world(heldByForeign(), parentDeleted(), unsynced()), Protected, ""},
 		{"and a changed parent is saved", world(heldByForeign(), changed()), Protected, "snapshot"},
 		{"a waiter of ours without a manifest is ended", world(heldByParent(), waits(Stale)), Protected, "end the stale-checkpoint"},
+		{"once the kubelet has had its time to do so", world(heldByParent(), ready(forever), staleWaitsFor(9*time.Second)), Protected, ""},
 		{"unless the manifest can't be seen", world(manifestsUnknown(), heldByParent(), waits(Stale)), Protected, "frozen: manifests"},
 		{"a waiter that nobody knows is left alone", world(heldByParent(), waits(Foreign), ready(forever)), Protected, ""},
 	})
@@ -37,12 +40,38 @@ func TestProtected(t *testing.T) {
 // newPayload: a generation that differs from known-good in a payload was taken
 // while that container ran.
 func newPayload(container string) saw {
+	return generations(
+		store.Generation{Seq: 8, Spec: "spec", Payloads: map[string]string{"certs": "new"}, Source: store.Source{ContainerID: container}},
+		store.Generation{Seq: 7, Spec: "spec", Payloads: map[string]string{"certs": "old"}},
+	)
+}
+
+func newVolume(container string) saw {
+	return generations(
+		store.Generation{Seq: 8, Spec: "spec", Payloads: map[string]string{"certs": "old", "more": "new"}, Source: store.Source{ContainerID: container}},
+		store.Generation{Seq: 7, Spec: "spec", Payloads: map[string]string{"certs": "old"}},
+	)
+}
+
+func newSpec(container string) saw {
+	return generations(
+		store.Generation{Seq: 8, Spec: "new", Payloads: map[string]string{"certs": "old"}, Source: store.Source{ContainerID: container}},
+		store.Generation{Seq: 7, Spec: "spec", Payloads: map[string]string{"certs": "old"}},
+	)
+}
+
+func staleWaitsFor(long time.Duration) saw {
 	return func(w *World) {
-		generations(
-			store.Generation{Seq: 8, Spec: "spec", Payloads: map[string]string{"certs": "new"}, Source: store.Source{ContainerID: container}},
-			store.Generation{Seq: 7, Spec: "spec", Payloads: map[string]string{"certs": "old"}},
-		)(w)
+		p := party(Stale)
+		p.Since = now - long
+		w.Queue = Known([]Party{p})
 	}
+}
+
+func TestProtectedSaysThatTheParentIsNotReady(t *testing.T) {
+	limits := Defaults().limits()
+	require.Contains(t, Decide(world(heldByParent(), unready(time.Hour)), limits).Why, "ready=no since=1h0m0s why=\"503\"")
+	require.NotContains(t, Decide(world(heldByParent(), ready(time.Hour)), limits).Why, "ready=no")
 }
 
 func TestKnownGoodNamesItsEvidence(t *testing.T) {

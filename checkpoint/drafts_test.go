@@ -90,10 +90,16 @@ func TestTheNewestParentIsSaved(t *testing.T) {
 	require.Equal(t, Parents{Changed: true, Saved: map[string]bool{"old": true, "new": false}}, seen(t, w))
 	require.Equal(t, "new", d.draft.Source.PodUID)
 
-	n.lists(parent(t, "old", older), parent(t, "new", newImage, ending))
-	w, d = n.look()
-	require.False(t, seen(t, w).Changed, "one that is on its way out is not")
-	require.Equal(t, "old", d.draft.Source.PodUID)
+	for _, out := range []func(*v1.Pod){
+		ending,
+		func(pod *v1.Pod) { pod.Status.Phase = v1.PodFailed },
+		func(pod *v1.Pod) { pod.Status.Phase = v1.PodSucceeded },
+	} {
+		n.lists(parent(t, "old", older), parent(t, "new", newImage, out))
+		w, d = n.look()
+		require.False(t, seen(t, w).Changed, "one that is on its way out is not")
+		require.Equal(t, "old", d.draft.Source.PodUID)
+	}
 }
 
 func TestASuccessorWithTheSameSpecIsSavedAlready(t *testing.T) {
