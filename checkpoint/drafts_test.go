@@ -81,6 +81,20 @@ func TestAContainerThatNobodySawIsNoEvidence(t *testing.T) {
 	require.Empty(t, d.draft.Source.ContainerID, "there is none")
 }
 
+// Only the container that takes the lock proves what it was started with.
+func TestTheContainerThatTakesTheLockIsTheEvidence(t *testing.T) {
+	n := newNode(t)
+	n.save(parent(t, "parent"))
+	pod := parentPod("parent", cri.Running, 0)
+	pod.Containers = append([]cri.Container{{ID: "sidecar", Name: "sidecar", State: cri.Running}}, pod.Containers...)
+	n.runs(pod)
+	_, d := n.look()
+	require.Equal(t, "c-parent", d.draft.Source.ContainerID)
+	pod.Containers[1].State = cri.Exited
+	_, d = n.look()
+	require.Empty(t, d.draft.Source.ContainerID)
+}
+
 // A rolling update has two parents for a while.
 func TestTheNewestParentIsSaved(t *testing.T) {
 	n := newNode(t)
