@@ -24,8 +24,9 @@ import (
 	"path/filepath"
 )
 
-// TempPrefix begins the name of every temporary file and directory.
-const TempPrefix = ".pod-checkpointer-"
+// TempPrefix begins the name of every temporary file and directory. It is not a
+// dot before the name of a file of ours: editors name their own files so.
+const TempPrefix = ".tmp-pod-checkpointer-"
 
 // Dir is one directory. Names are relative to it and slash-separated; they may
 // be nested, but hold no "." or ".." element (as [fs.ValidPath]), and neither
