@@ -19,6 +19,9 @@ var (
 	errTimeout = errors.New("deadline exceeded")
 )
 
+// slowProbe is how long a probe may take in bad times.
+const slowProbe = 5 * time.Second
+
 // asked is a source that is asked in the background: its answer is older than it
 // looks, because it is dated when it arrives.
 type asked[T any] struct {
@@ -29,7 +32,7 @@ type asked[T any] struct {
 }
 
 // step puts the question when it is due, and takes the answer in.
-func (a *asked[T]) step(n *node, beat time.Duration, silent bool, ask func() (T, error)) {
+func (a *asked[T]) step(n *node, beat, latency time.Duration, silent bool, ask func() (T, error)) {
 	if a.arrives != 0 && n.now >= a.arrives {
 		a.answer, a.arrives = a.pending, 0
 		a.answer.At = n.boottime()
@@ -39,7 +42,7 @@ func (a *asked[T]) step(n *node, beat time.Duration, silent bool, ask func() (T,
 		return
 	}
 	value, err := ask()
-	a.arrives = n.now + n.between(0, 300*time.Millisecond)
+	a.arrives = n.now + n.between(0, latency)
 	if silent {
 		var none T
 		value, err = none, errTimeout
@@ -76,26 +79,31 @@ var (
 // step lets the questions that are under way go on.
 func (s *sources) step() {
 	n := s.n
+	const latency = 300 * time.Millisecond
+	asking := latency
+	if n.now < n.probesSlow {
+		asking = slowProbe
+	}
 	beat := func(rest, hurry time.Duration) time.Duration {
 		if s.wants.Hurry {
 			return hurry
 		}
 		return rest
 	}
-	s.pods.step(n, beat(time.Second, 100*time.Millisecond), n.now < n.runtimeSilent, func() ([]cri.Pod, error) { return n.runtime.pods(), nil })
-	s.images.step(n, 30*time.Second, n.now < n.runtimeSilent, func() (map[string]bool, error) {
+	s.pods.step(n, beat(time.Second, 100*time.Millisecond), latency, n.now < n.runtimeSilent, func() ([]cri.Pod, error) { return n.runtime.pods(), nil })
+	s.images.step(n, 30*time.Second, latency, n.now < n.runtimeSilent, func() (map[string]bool, error) {
 		present := map[string]bool{}
 		for _, image := range s.wants.Images {
 			present[image] = true
 		}
 		return present, nil
 	})
-	s.kubelet.step(n, beat(2*time.Second, 250*time.Millisecond), n.now < n.kubeletSilent, n.kubeletView)
-	s.api.step(n, beat(5*time.Second, 2*time.Second), n.now < n.apiSilent, func() (*api.View, error) {
+	s.kubelet.step(n, beat(2*time.Second, 250*time.Millisecond), latency, n.now < n.kubeletSilent, n.kubeletView)
+	s.api.step(n, beat(5*time.Second, 2*time.Second), latency, n.now < n.apiSilent, func() (*api.View, error) {
 		if !n.apiUp() {
 			return nil, errDown
 		}
-		return n.cluster.view(), nil
+		return n.apiView(), nil
 	})
 	for _, name := range workloads { // in an order of its own, as a map has none
 		key := store.Key{Namespace: namespace, Workload: name}
@@ -107,7 +115,7 @@ func (s *sources) step() {
 		if s.probes[key] == nil {
 			s.probes[key] = &asked[probed]{}
 		}
-		s.probes[key].step(n, beat(5*time.Second, 200*time.Millisecond), false, func() (probed, error) {
+		s.probes[key].step(n, beat(5*time.Second, 200*time.Millisecond), asking, false, func() (probed, error) {
 			return probed{n.answers(question.Probe), question.Holder}, nil
 		})
 	}
@@ -140,6 +148,10 @@ func (s *sources) Lock(path string) (lock.State, error) {
 		return lock.State{}, errors.New("read /proc/locks: permission denied")
 	}
 	f, ok := n.locks[path]
+	if n.reads++; n.reads > 1 && ok && len(f.queue) > 1 && n.rng.IntN(4) == 0 {
+		n.raced = true
+		n.kill(f.queue[1].container, "ended between two looks at the lock table")
+	}
 	state := lock.State{Path: path, Exists: ok}
 	if !ok {
 		return state, nil

@@ -42,6 +42,7 @@ type daemonSet struct {
 	due     time.Duration // when the controller comes to it
 	grace   string        // annotation handoff-grace; "": none
 	probed  bool          // it has a readiness probe
+	port    bool          // two of its programs can't run at once
 }
 
 // apiUp tells whether the API server answers: one of its programs serves and is
@@ -96,13 +97,25 @@ func (c *cluster) remove(uid types.UID) {
 	c.pods = slices.DeleteFunc(c.pods, func(p *v1.Pod) bool { return p.UID == uid })
 }
 
-// view is what the API server tells a client.
-func (c *cluster) view() *api.View {
-	if c.seen != nil && c.seen.ResourceVersion == fmt.Sprint(c.version) {
+// apiView is what the API server tells a client: the parents, and the mirrors of
+// the static pods that the kubelet has.
+func (n *node) apiView() *api.View {
+	c := &n.cluster
+	var mirrors []v1.Pod
+	version := fmt.Sprint(c.version)
+	for _, p := range n.kube.pods {
+		if p.source == "file" && n.kube.synced {
+			mirror := p.DeepCopy()
+			metav1.SetMetaDataAnnotation(&mirror.ObjectMeta, "kubernetes.io/config.mirror", string(p.UID))
+			mirrors = append(mirrors, *mirror)
+			version += "+" + string(p.UID)
+		}
+	}
+	if c.seen != nil && c.seen.ResourceVersion == version {
 		return c.seen // the loop makes its snapshots of a view once
 	}
 	c.seen = &api.View{
-		ResourceVersion: fmt.Sprint(c.version), KubeSystemUID: "cluster", NodeUID: "node", NodeIP: "10.0.0.1",
+		Pods: mirrors, ResourceVersion: version, KubeSystemUID: "cluster", NodeUID: "node", NodeIP: "10.0.0.1",
 		Secrets: map[types.NamespacedName]*v1.Secret{
 			{Namespace: namespace, Name: server}: {Data: map[string][]byte{"key": c.payload()}},
 		},

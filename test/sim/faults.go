@@ -11,7 +11,7 @@ import (
 
 // faults are what is broken now, most of it until some time.
 type faults struct {
-	runtimeSilent, kubeletSilent, apiSilent, lockUnreadable time.Duration
+	runtimeSilent, kubeletSilent, apiSilent, lockUnreadable, probesSlow time.Duration
 
 	sickUntil time.Duration // programs are not ready, or end
 	sickAll   bool          // those of checkpoints too
@@ -21,6 +21,9 @@ type faults struct {
 	diskFails time.Duration
 	diskError error
 	looking   bool // the disk is used by the model
+
+	reads int  // of the lock table, in this pass
+	raced bool // the first that waits has ended between two of them
 
 	cutAfter int // calls to the disk until cut; 0: never
 	cut      interrupt
@@ -45,7 +48,9 @@ var breakdowns = []struct {
 	{2, func(n *node) { n.silence("kubelet's sockets", &n.kubeletSilent) }},
 	{2, func(n *node) { n.silence("API server", &n.apiSilent) }},
 	{1, func(n *node) { n.silence("lock table", &n.lockUnreadable) }},
+	{2, func(n *node) { n.silence("readiness probe, or slow,", &n.probesSlow) }},
 	{8, (*node).crashProgram},
+	{3, (*node).loseSandbox},
 	{8, (*node).deleteParent},
 	{5, (*node).sicken},
 	{5, (*node).rollOut},
@@ -84,7 +89,7 @@ func (n *node) breakDown() {
 // heal ends all of them. The templates are those of programs that work.
 func (n *node) heal() {
 	n.trace.say("HEALED")
-	n.faults = faults{}
+	n.faults = faults{diskFails: min(n.diskFails, n.now), probesSlow: min(n.probesSlow, n.now)}
 	for _, set := range n.cluster.sets {
 		set.program = good
 	}
@@ -107,6 +112,19 @@ func (n *node) crashProgram() {
 		c := live[n.rng.IntN(len(live))]
 		n.trace.say("FAULT %s crashes", c)
 		n.kill(c, "crashed")
+	}
+}
+
+// loseSandbox ends a pod's sandbox with all that is in it.
+func (n *node) loseSandbox() {
+	if len(n.runtime.sandboxes) == 0 {
+		return
+	}
+	s := n.runtime.sandboxes[n.rng.IntN(len(n.runtime.sandboxes))]
+	n.trace.say("FAULT the sandbox %s of %s %s ends", s.id, s.pod.workload, s.pod.role())
+	s.ready = false
+	for _, c := range s.containers {
+		n.kill(c, "ended with its sandbox")
 	}
 }
 

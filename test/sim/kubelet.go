@@ -138,7 +138,8 @@ func (n *node) reflect() {
 	told := map[string]*v1.Pod{}
 	for _, object := range n.cluster.pods {
 		told[string(object.UID)] = object
-		if object.DeletionTimestamp == nil && k.find(string(object.UID)) == nil {
+		runs := len(n.runtime.containers(func(c *container) bool { return c.live() && c.pod.UID == object.UID })) > 0
+		if (object.DeletionTimestamp == nil || runs) && k.find(string(object.UID)) == nil {
 			k.pods = append(k.pods, &supervised{pod: newPod(object, "api"), due: n.now + n.between(200*time.Millisecond, 2*time.Second)})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"syscall"
 	"time"
 
@@ -70,7 +71,7 @@ func newNode(seed int64, forgetful bool, out io.Writer) *node {
 	n.election = n.between(0, 15*time.Second)
 	n.cluster.sets = []*daemonSet{
 		{name: server, program: good, grace: []string{"", "", "5"}[n.rng.IntN(3)]},
-		{name: controller, program: good, probed: n.rng.IntN(2) == 0},
+		{name: controller, program: good, probed: n.rng.IntN(2) == 0, port: n.rng.IntN(4) == 0},
 	}
 	n.powerOn(0)
 	// An installer has brought the first parents up, with an API server of its own.
@@ -178,6 +179,8 @@ func (n *node) work() {
 // where nothing has happened for a while that also spares the one that simulates.
 func (n *node) pace(motion bool) time.Duration {
 	switch {
+	case n.now-n.trace.last > 10*time.Second:
+		return n.between(time.Second, 2*time.Second)
 	case !motion:
 		return time.Second
 	case n.now-n.trace.last < 2*time.Second:
@@ -242,8 +245,9 @@ func config() checkpoint.Config {
 	return c
 }
 
-// diskDoes decides what each call of the daemon to the disk comes to.
-func (n *node) diskDoes(op, _ string) error {
+// diskDoes decides what each call of the daemon to the disk comes to. What was
+// stored can be read: to the store a sector that can't is bad for good.
+func (n *node) diskDoes(op, name string) error {
 	if n.looking {
 		return nil
 	}
@@ -258,6 +262,10 @@ func (n *node) diskDoes(op, _ string) error {
 	switch op {
 	case "create", "write", "mkdir", "symlink":
 		return n.diskError
+	case "open", "stat", "read", "readdir":
+		if n.diskError != syscall.EIO || strings.HasPrefix(name, stateDir) {
+			return nil
+		}
 	}
 	if n.diskError == syscall.ENOSPC {
 		return nil

@@ -80,12 +80,13 @@ type process struct {
 	dies      time.Duration // when it ends; 0: nobody told it to
 }
 
-// readyFor is how long it has been ready, or was until a moment ago.
-func (p *process) readyFor(now time.Duration) time.Duration {
+// readyFor is how long it has been ready, or was until a moment ago: how long that is,
+// is for the caller to say.
+func (p *process) readyFor(now, moment time.Duration) time.Duration {
 	switch {
 	case p.readyAt != 0:
 		return now - p.readyAt
-	case p.ceased != 0 && now-p.ceased <= lag:
+	case p.ceased != 0 && now-p.ceased <= moment:
 		return p.wasReady
 	}
 	return 0

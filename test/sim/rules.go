@@ -22,6 +22,17 @@ const exited = cri.Exited
 // lag is how old the runtime's answer may be that the loop still believes.
 const lag = 6 * time.Second
 
+// repeats is how long a loop may take to give an order once more.
+const repeats = time.Minute
+
+// asking is how old the probe's answer may be, where it is that old in good times.
+func (n *node) asking(usual time.Duration) time.Duration {
+	if n.now < n.probesSlow+20*time.Second {
+		return usual + slowProbe
+	}
+	return usual
+}
+
 // rules are what must hold at every step, and what has to be remembered to tell.
 type rules struct {
 	violation string // the first
@@ -38,7 +49,7 @@ type rules struct {
 	good   map[string]int64
 	giving map[string]bool // a handoff is under way
 	// What the daemon did, in all passes.
-	ordered map[string]bool
+	ordered map[string]time.Duration // when it last did
 	// What a loop without memory would do in this pass.
 	opinion opinion
 
@@ -49,7 +60,7 @@ type rules struct {
 func newRules() rules {
 	return rules{
 		solid: map[string]time.Duration{}, live: map[string]time.Duration{}, seen: map[string]time.Duration{},
-		written: map[string]time.Duration{}, handed: map[string]handed{}, ordered: map[string]bool{}, had: map[string]bool{}, secrets: map[string]string{},
+		written: map[string]time.Duration{}, handed: map[string]handed{}, ordered: map[string]time.Duration{}, had: map[string]bool{}, secrets: map[string]string{},
 	}
 }
 
@@ -133,10 +144,11 @@ func (n *node) before() {
 		r.good[w.Key.Workload] = w.State.KnownGood
 		r.giving[w.Key.Workload] = w.State.Handoff != nil
 	}
-	r.opinion = nil
+	r.opinion, n.reads = nil, -len(workloads) // the race is for the pass itself
 	if !n.forgetful && n.now >= n.diskFails+20*time.Second && n.cutAfter == 0 && n.rng.IntN(8) == 0 {
 		n.newLoop(&n.daemon, true).Pass(context.Background())
 	}
+	n.reads, n.raced = 0, false
 }
 
 // after looks at what a pass has done to manifests and records.
@@ -167,7 +179,7 @@ func (n *node) after() {
 	n.bolder()
 }
 
-func (n *node) ordered(what string) { n.rules.ordered[fmt.Sprint(what, " ", n.now)] = true }
+func (n *node) ordered(what string) { n.rules.ordered[what] = n.now }
 
 // mayStart: without a lock two would run side by side.
 func (n *node) mayStart(w string) {
@@ -202,7 +214,7 @@ func (n *node) mayRemove(w string) {
 		return
 	}
 	f := n.locks[lockPath]
-	if f != nil && len(f.queue) > 0 && f.queue[0].container.pod.role() == "parent" {
+	if n.raced || f != nil && len(f.queue) > 0 && f.queue[0].container.pod.role() == "parent" {
 		return
 	}
 	if n.now-r.synced > lag+2*time.Second {
@@ -235,12 +247,12 @@ func (n *node) mayReplace(was *pod) {
 		if !c.live() && c.ended > n.booted {
 			exits++
 		}
-		if c.process != nil && c.process.readyAt != 0 && c.process.readyAt < n.now {
+		if c.process != nil && c.process.readyAt != 0 && n.now-c.process.readyAt > n.asking(2*time.Second) && !n.raced {
 			n.broken("%s was replaced while it is ready", c)
 		}
 	}
 	age := n.now - max(n.rules.written[was.activation()], n.booted)
-	if exits < 3 && age < config().StartTimeout-time.Second {
+	if !n.raced && exits < 3 && age < config().StartTimeout-time.Second {
 		n.broken("the checkpoint of %s was given up after %s and %d exits", was.workload, age, exits)
 	}
 }
@@ -248,7 +260,7 @@ func (n *node) mayReplace(was *pod) {
 // mayEnd: only a checkpoint that has no manifest, and if it is ready, only for
 // the parent.
 func (n *node) mayEnd(c *container) {
-	n.rules.ordered["end "+c.id] = true
+	n.ordered("end " + c.id)
 	n.trace.say("daemon: ends %s", c)
 	p := c.process
 	switch {
@@ -264,7 +276,8 @@ func (n *node) mayEnd(c *container) {
 // mayStop: a parent only in a rollback, if it holds the lock, is not ready, and
 // one of ours waits for it.
 func (n *node) mayStop(c *container) {
-	n.rules.ordered["stop "+c.id], n.rules.ordered["end "+c.id] = true, true
+	n.ordered("stop " + c.id)
+	n.ordered("end " + c.id)
 	n.trace.say("daemon: stops %s", c)
 	w, p := c.pod.workload, c.process
 	switch c.pod.role() {
@@ -282,7 +295,7 @@ func (n *node) mayStop(c *container) {
 			n.broken("the daemon stops %s, and no checkpoint waits", c)
 		case !n.rollingBack(w):
 			n.broken("the daemon stops %s in no rollback", c)
-		case p.readyAt != 0 && n.now-p.readyAt > 2*time.Second:
+		case p.readyAt != 0 && n.now-p.readyAt > n.asking(2*time.Second):
 			n.broken("the daemon stops %s, which is ready since %s", c, n.now-p.readyAt)
 		}
 	default:
@@ -352,7 +365,7 @@ func (n *node) mayProve(w string, g store.Generation) {
 		if w == server && n.rules.secrets[g.Payloads["keys"]] != p.key {
 			n.broken("generation %d of %s is known-good by a parent that began with %q, not with %q", g.Seq, w, p.key, n.rules.secrets[g.Payloads["keys"]])
 		}
-		if p.readyFor(n.now) >= config().KnownGoodAfter-lag || !c.pod.probed && n.now-p.serves >= config().KnownGoodAfter {
+		if p.readyFor(n.now, n.asking(lag)) >= config().KnownGoodAfter-n.asking(lag) || !c.pod.probed && n.now-p.serves >= config().KnownGoodAfter {
 			return
 		}
 	}
@@ -360,24 +373,21 @@ func (n *node) mayProve(w string, g store.Generation) {
 }
 
 // bolder: a loop that has lost its memory does nothing that the other one does
-// not do, or has done.
+// not do, or has done a moment ago: it may say it once more.
 func (n *node) bolder() {
-	r := &n.rules
-	for _, op := range r.opinion {
-		verb, rest, _ := strings.Cut(op.what, " ")
-		switch verb {
+	for _, op := range n.rules.opinion {
+		order := op.what
+		switch verb, _, _ := strings.Cut(op.what, " "); verb {
 		case "end", "stop":
-			if !r.ordered[verb+" "+rest] {
-				n.broken("without memory the daemon would %q: %s", op.what, op.why)
-			}
 		case "start":
-			if !r.ordered[fmt.Sprint("start ", op.workload, " ", n.now)] {
-				n.broken("without memory the daemon would %q: %s", op.what, op.why)
-			}
+			order = "start " + op.workload
 		case "hand":
-			if !r.ordered[fmt.Sprint("hand over ", op.workload, " ", n.now)] {
-				n.broken("without memory the daemon would %q: %s", op.what, op.why)
-			}
+			order = "hand over " + op.workload
+		default:
+			continue // it only keeps a record
+		}
+		if at, ok := n.rules.ordered[order]; !ok || n.now-at > repeats {
+			n.broken("without memory the daemon would %q: %s", op.what, op.why)
 		}
 	}
 }

@@ -136,6 +136,8 @@ func (n *node) run() {
 		switch {
 		case p.dies != 0 && n.now >= p.dies:
 			n.kill(c, "ended")
+		case p.serves == n.now-step && n.taken(c):
+			n.kill(c, "failed: its port is in use")
 		case c.pod.program == fails && n.now-c.created > 300*time.Millisecond,
 			c.pod.program == exits && p.serves != 0 && n.now-p.serves > time.Second,
 			p.serves != 0 && n.sickness == exits && n.sick(c):
@@ -173,6 +175,17 @@ func (n *node) exec(c *container) {
 		p.serves = n.now
 	}
 	n.trace.say("program: %s %s the lock", c, map[bool]string{true: "holds", false: "waits for"}[f.holder() == p])
+}
+
+// taken tells whether another program has the port that this one needs. One that
+// sleeps takes none.
+func (n *node) taken(c *container) bool {
+	if c.pod.workload != controller || !n.cluster.sets[1].port {
+		return false
+	}
+	return slices.ContainsFunc(n.runtime.containers((*container).live), func(o *container) bool {
+		return o != c && o.pod.workload == controller && o.pod.program == good && o.process != nil && o.process.serves < n.now-step
+	})
 }
 
 // sick tells whether something outside of the program keeps it from working.
