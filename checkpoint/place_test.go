@@ -199,6 +199,8 @@ func TestExitsOfTheCheckpoint(t *testing.T) {
 	require.Equal(t, Known(2), show(checkpointPod("another", cri.Exited, 9)).Exits, "another activation's exits are its own")
 	n.watch = newWatch()
 	require.Equal(t, Known(3), show(checkpointPod(id, cri.Running, 3)).Exits, "a restart of ours forgets none of this boot's")
+	n.watch, n.clock.boot = newWatch(), "the next boot"
+	require.Equal(t, Known(0), show(checkpointPod(id, cri.Running, 3)).Exits, "those of another boot are of unknown age")
 }
 
 // lockless is a node whose workload has no lock.
