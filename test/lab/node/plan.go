@@ -24,9 +24,6 @@ type Plan struct {
 	MachineID string // seen at /etc/machine-id; 32 hex digits
 	Mount     string // an empty directory of the machine that the root is built on
 	Binds     []Bind // made in this order
-	// Files are written before anything runs, by their path in the node. They
-	// are gone after a power cut, except below a Bind.
-	Files map[string]string
 }
 
 // Bind shows a folder of the machine at a path inside of the node, which is

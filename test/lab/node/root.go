@@ -37,11 +37,6 @@ func enter(p Plan) error {
 	if err := identity(root, p); err != nil {
 		return err
 	}
-	for path, text := range p.Files {
-		if err := write(filepath.Join(root, path), text); err != nil {
-			return err
-		}
-	}
 	return pivot(root)
 }
 

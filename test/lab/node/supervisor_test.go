@@ -84,7 +84,7 @@ func TestProgramThatIsAbsentIsAnError(t *testing.T) {
 
 func TestPlanIsReadAsItWasWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plan.json")
-	p := Plan{Hostname: "n1", BootID: "b", Binds: []Bind{{From: "/a", To: "/b", ReadOnly: true}}, Files: map[string]string{"/etc/x": "y"}}
+	p := Plan{Hostname: "n1", BootID: "b", Binds: []Bind{{From: "/a", To: "/b", ReadOnly: true}}}
 	require.NoError(t, p.Write(path))
 	got, err := ReadPlan(path)
 	require.NoError(t, err)
