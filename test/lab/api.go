@@ -53,7 +53,7 @@ func (l *Lab) Ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return call(ctx, client, http.MethodGet, "/readyz", nil, nil)
+	return call(ctx, client, http.MethodGet, apiURL+"/readyz", nil, nil)
 }
 
 // AwaitReady waits for the API server, as long as ctx allows.
@@ -63,7 +63,7 @@ func (l *Lab) AwaitReady(ctx context.Context) error {
 		return err
 	}
 	return poll(ctx, 20*time.Millisecond, func() error {
-		return call(ctx, client, http.MethodGet, "/readyz", nil, nil)
+		return call(ctx, client, http.MethodGet, apiURL+"/readyz", nil, nil)
 	})
 }
 
@@ -76,7 +76,7 @@ type statusError struct {
 func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.code, e.text) }
 
 // call sends in (nil: nothing) as JSON and reads the answer into out (nil: not).
-func call(ctx context.Context, client *http.Client, method, path string, in, out any) error {
+func call(ctx context.Context, client *http.Client, method, url string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var body io.Reader
@@ -87,7 +87,7 @@ func call(ctx context.Context, client *http.Client, method, path string, in, out
 		}
 		body = bytes.NewReader(data)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, apiURL+path, body)
+	request, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func call(ctx context.Context, client *http.Client, method, path string, in, out
 	case err != nil:
 		return err
 	case response.StatusCode >= 300:
-		return fmt.Errorf("%s %s: %w", method, path, &statusError{response.StatusCode, tail(string(data), 500)})
+		return fmt.Errorf("%s %s: %w", method, url, &statusError{response.StatusCode, tail(string(data), 500)})
 	case out != nil:
 		return json.Unmarshal(data, out)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/pod-checkpointer/pod-checkpointer/test/lab/node"
@@ -56,7 +57,7 @@ func (l *Lab) bringUp(ctx context.Context) error {
 	if l.options.NoDaemon {
 		return nil
 	}
-	return l.timed("pod-checkpointer runs", func() error { return l.startDaemon(ctx) })
+	return l.timed("pod-checkpointer has saved the API server", func() error { return l.startDaemon(ctx) })
 }
 
 // configure writes everything that the node's components read.
@@ -199,14 +200,14 @@ func (l *Lab) startTemporary(ctx context.Context, argv []string, certs *pki) err
 // awaitParent waits until the API server's pod runs, which means that it waits
 // for the lock, or is about to.
 func (l *Lab) awaitParent(ctx context.Context) error {
-	path := "/api/v1/namespaces/" + systemSpace + "/pods?labelSelector=k8s-app%3D" + apiServer
+	url := apiURL + "/api/v1/namespaces/" + systemSpace + "/pods?labelSelector=k8s-app%3D" + apiServer
 	client, err := l.Admin()
 	if err != nil {
 		return err
 	}
 	return poll(ctx, 100*time.Millisecond, func() error {
 		var pods corev1.PodList
-		if err := call(ctx, client, http.MethodGet, path, nil, &pods); err != nil {
+		if err := call(ctx, client, http.MethodGet, url, nil, &pods); err != nil {
 			return err
 		}
 		for _, pod := range pods.Items {
@@ -220,7 +221,8 @@ func (l *Lab) awaitParent(ctx context.Context) error {
 	})
 }
 
-// startDaemon places pod-checkpointer's static pod and waits until it answers.
+// startDaemon places pod-checkpointer's static pod and waits until it is of
+// use: before it has saved the API server, a power cut is for good.
 func (l *Lab) startDaemon(ctx context.Context) error {
 	pod, err := l.daemonPod()
 	if err != nil {
@@ -229,22 +231,25 @@ func (l *Lab) startDaemon(ctx context.Context) error {
 	if err := l.PlaceManifest("pod-checkpointer.yaml", pod); err != nil {
 		return err
 	}
-	transport := &http.Transport{DialContext: l.Dial, DisableKeepAlives: true}
-	client := &http.Client{Transport: transport, Timeout: time.Second}
+	client := &http.Client{Transport: &http.Transport{DialContext: l.Dial, DisableKeepAlives: true}}
+	saves := !l.options.StaticAPIServer && !slices.Contains(l.options.DaemonFlags, "--dry-run")
 	return poll(ctx, 100*time.Millisecond, func() error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10299/healthz", nil)
-		if err != nil {
+		var status struct {
+			Workloads []struct {
+				Workload   string
+				Generation int64
+				Why        string
+			}
+		}
+		if err := call(ctx, client, http.MethodGet, "http://127.0.0.1:10299/status", nil, &status); err != nil || !saves {
 			return err
 		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
+		for _, w := range status.Workloads {
+			if w.Workload == systemSpace+"/"+apiServer && w.Generation > 0 {
+				return nil
+			}
 		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("/healthz: status %d", response.StatusCode)
-		}
-		return nil
+		return fmt.Errorf("it has not saved the API server: %+v", status.Workloads)
 	})
 }
 

@@ -42,8 +42,8 @@ var ErrOptions = errors.New("wrong options")
 var ErrInUse = errors.New("lab is in use by another process")
 
 // Up makes a new cluster, after it has removed what is left of one of the same
-// name. It returns when the API server answers from its own pod and, unless
-// there is no daemon, the daemon runs. On error, and when ctx ends before,
+// name. It returns when the API server answers from its own pod and the daemon,
+// if there is one, has saved it. On error, and when ctx ends before,
 // nothing is left behind but logs and the cache.
 func Up(ctx context.Context, options Options) (_ *Lab, err error) {
 	o, err := options.withDefaults()

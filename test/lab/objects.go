@@ -59,7 +59,7 @@ func (l *Lab) retry(ctx context.Context, method, path string, in, out any) error
 	}
 	var answer *statusError
 	err = poll(ctx, 50*time.Millisecond, func() error {
-		err := call(ctx, client, method, path, in, out)
+		err := call(ctx, client, method, apiURL+path, in, out)
 		if errors.As(err, &answer) && answer.code != http.StatusNotFound && answer.code < 500 {
 			return nil
 		}

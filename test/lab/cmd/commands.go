@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +46,9 @@ func upCommand(o *lab.Options) *cobra.Command {
 	return c
 }
 
+// comeback is how long reboot waits for the API server, on the slowest machine.
+const comeback = 5 * time.Minute
+
 func rebootCommand(o *lab.Options) *cobra.Command {
 	return &cobra.Command{
 		Use:     "reboot",
@@ -61,7 +65,9 @@ func rebootCommand(o *lab.Options) *cobra.Command {
 				return err
 			}
 			begun := time.Now()
-			if err := l.AwaitReady(c.Context()); err != nil {
+			ctx, cancel := context.WithTimeoutCause(c.Context(), comeback, fmt.Errorf("no answer for %s", comeback))
+			defer cancel()
+			if err := l.AwaitReady(ctx); err != nil {
 				return fmt.Errorf("wait for the API server: %w", err)
 			}
 			o.Say(fmt.Sprintf("%6.2fs  until the API server answered", time.Since(begun).Seconds()))
