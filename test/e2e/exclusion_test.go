@@ -106,15 +106,16 @@ func (e *exclusion) complain(what string, seen []string) {
 }
 
 // settled are those that two readings show, where one shows more than one. The
-// kernel hands out its tables a page at a time, so that one reading may show a
-// holder and, further down, its heir.
+// kernel hands out its tables a page at a time, so that one reading may show the
+// same line twice, or a holder and, further down, its heir.
 func (e *exclusion) settled(read func() []string) []string {
 	first := read()
 	if len(first) < 2 {
 		return first
 	}
 	second := read()
-	return slices.DeleteFunc(first, func(one string) bool { return !slices.Contains(second, one) })
+	slices.Sort(first)
+	return slices.DeleteFunc(slices.Compact(first), func(one string) bool { return !slices.Contains(second, one) })
 }
 
 // holders are the lines of the lock table that tell of a holder of the lock, see

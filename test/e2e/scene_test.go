@@ -68,18 +68,6 @@ func (s *scene) await(limit time.Duration, what string, is func(sight) bool) sig
 	}
 }
 
-// eventually tries over and over what needs the API server.
-func (s *scene) eventually(what string, try func() error) {
-	s.Helper()
-	for deadline := time.Now().Add(eventually); ; s.rest(what) {
-		err := try()
-		if err == nil {
-			return
-		}
-		require.False(s, time.Now().After(deadline), "waited %s in vain for %s: %v", eventually, what, err)
-	}
-}
-
 // rest is between two tries.
 func (s *scene) rest(what string) {
 	s.Helper()
@@ -144,6 +132,17 @@ func (s *scene) cutPower() {
 	kubelet, err := s.lab.Component(lab.Kubelet)
 	require.NoError(s, err)
 	s.timeline.add(kubelet.Started, "kubelet started")
+}
+
+// refreshClients starts the API server's clients anew. After an outage they would
+// else be in back-off, one after the other, for a minute or more.
+func (s *scene) refreshClients() {
+	s.Helper()
+	for _, client := range []lab.Component{lab.ControllerManager, lab.Scheduler, lab.Kubelet} {
+		require.NoError(s, s.lab.Kill(client))
+		require.NoError(s, s.lab.Start(cluster.ctx, client))
+	}
+	s.timeline.add(time.Now(), "kubelet, controller manager and scheduler started anew")
 }
 
 // kubectl runs it as the administrator and returns what it printed.
