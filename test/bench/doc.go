@@ -35,6 +35,8 @@
 //     its own, with nothing of ours. The two labs boot in turn, and while one has
 //     power the other has none.
 //
-// The API server answers when /readyz is 200 on a new connection, asked every
-// 5 ms. Where a limit is a factor, it is that of the two medians.
+// The API server answers when /readyz is 200 on a new connection. It is asked
+// every 5 ms until it listens and every 25 ms from then on, so that a time is up
+// to 25 ms too long; more often would be work that keeps it from starting.
+// Where a limit is a factor, it is that of the two medians.
 package bench
