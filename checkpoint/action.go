@@ -18,8 +18,8 @@ type Action interface {
 }
 
 type (
-	// Snapshot commits the newest parent as a generation.
-	Snapshot struct{}
+	// Snapshot commits the newest parent as the generation that follows After.
+	Snapshot struct{ After int64 }
 
 	// Start writes the manifest of a new activation of Generation, over that
 	// of an older one if there is one.
@@ -75,7 +75,7 @@ func (End) needs(bool) []string        { return []string{"lock", "runtime", "man
 func (StopParent) needs(bool) []string { return []string{"lock", "runtime"} }
 func (Remember) needs(bool) []string   { return []string{"store"} }
 
-func (Snapshot) key() string     { return "snapshot" }
+func (a Snapshot) key() string   { return fmt.Sprintf("snapshot after generation %d", a.After) }
 func (a Start) key() string      { return fmt.Sprintf("start generation %d", a.Generation) }
 func (a HandOver) key() string   { return "hand over to " + a.Parent.ID }
 func (a End) key() string        { return "end " + a.Party.ID }

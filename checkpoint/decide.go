@@ -48,7 +48,7 @@ const (
 	freeGrace     = time.Second      // a lock that is free for longer has no heir
 	orphanGrace   = 10 * time.Second // a synced kubelet has ended a removed checkpoint by then
 	maxExits      = 3                // of one candidate
-	firstBackoff  = 10 * time.Second // before the second round of candidates
+	firstBackoff  = 10 * time.Second // before the third round of candidates, doubled from there
 	maxBackoff    = 5 * time.Minute
 	firstRollback = time.Minute // before a parent that failed gets its next try
 	maxRollback   = 30 * time.Minute
@@ -118,7 +118,7 @@ func decideUnprotected(w World) Decision {
 	case parents.Refused != "":
 		return stay(Unprotectable, "%s", parents.Refused)
 	case parents.Changed:
-		return act(Unprotected, Snapshot{}, "generation=none parent=complete")
+		return act(Unprotected, snapshotAfter(w), "generation=none parent=complete")
 	}
 	return stay(Unprotected, "generation=none parent=absent")
 }
@@ -205,6 +205,15 @@ func damp(d Decision, w World) Decision {
 		d.Action = nil
 	}
 	return d
+}
+
+// snapshotAfter is the action that makes the newest parent a generation.
+func snapshotAfter(w World) Snapshot {
+	record, _ := w.Record.Value()
+	if len(record.Generations) == 0 {
+		return Snapshot{}
+	}
+	return Snapshot{After: record.Generations[0].Seq}
 }
 
 // candidates are the generations that may be started, the most trusted first:

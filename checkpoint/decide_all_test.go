@@ -54,7 +54,7 @@ func aged(long time.Duration) saw {
 	return func(w *World) {
 		w.Serves.value.Since, w.Ready.value.Since, w.Parent.value.Since = at, at, at
 		if active := w.active(); active != nil {
-			w.Active.value = &Active{ID: active.ID, Generation: active.Generation, Served: active.Served, Since: at}
+			w.Active.value = &Active{ID: active.ID, Generation: active.Generation, ServedBy: active.ServedBy, Since: at}
 		}
 		if handoff := w.state().Handoff; handoff != nil {
 			aged := *handoff

@@ -57,7 +57,7 @@ func TestStuck(t *testing.T) {
 		{"then the action is repeated", with(tried("start generation 7", 1, time.Second)), Pending, "start 7"},
 		{"after five times it is stuck", with(tried("start generation 7", 5, time.Second)), Stuck, ""},
 		{"and still tried, slowly, so that nobody has to come", with(tried("start generation 7", 5, 10*time.Second)), Stuck, "start 7"},
-		{"another action is not held back", with(tried("snapshot", 9, 0)), Pending, "start 7"},
+		{"another action is not held back", with(tried("snapshot after generation 7", 9, 0)), Pending, "start 7"},
 	})
 	d := Decide(with(tried("start generation 7", 5, time.Second)), Defaults().limits())
 	require.Contains(t, d.Why, "EROFS", "the reason names what failed")

@@ -10,11 +10,11 @@ import (
 // decideNobodyServes: the lock is free. If a manifest of ours is in place, its
 // checkpoint is on the way; else one may be due.
 func decideNobodyServes(w World, free Party, limits Limits) Decision {
-	handoff := w.state().Handoff
+	handoff := w.handoff()
 	switch {
 	case w.active() != nil:
 		return decideActivating(w, free, limits)
-	case handoff == nil || handoff.BootID != w.Boot: // a reboot ends every handoff
+	case handoff == nil:
 		return decidePending(w, free, limits)
 	case handoff.RollingBack:
 		keep := func(next *store.State) { next.Handoff = handoff }
@@ -99,12 +99,4 @@ func startDue(w World, free Party, limits Limits) (due bool, why string) {
 		return true, "parent=deleted"
 	}
 	return gone >= restartGrace, fmt.Sprintf("parent=down kubelet=restarting since=%s", gone)
-}
-
-// since is when a handoff began, in this boot's time; an older boot's is over.
-func since(w World, handoff *store.Handoff) time.Duration {
-	if handoff.BootID != w.Boot {
-		return 0
-	}
-	return handoff.At
 }

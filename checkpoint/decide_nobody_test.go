@@ -13,7 +13,7 @@ import (
 func TestUnprotected(t *testing.T) {
 	none := generations()
 	check(t, []row{
-		{"a complete parent is saved", world(none, changed()), Unprotected, "snapshot"},
+		{"a complete parent is saved", world(none, changed()), Unprotected, "snapshot after generation 0"},
 		{"no parent, nothing to save", world(none), Unprotected, ""},
 		{"no API server, nothing to save", world(none, apiUnknown()), Unprotected, "frozen: api"},
 		{"without a generation nothing starts, whoever is gone", world(none, unsynced(), parentDeleted()), Unprotected, ""},

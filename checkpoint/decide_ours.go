@@ -6,7 +6,7 @@ import (
 
 // decideWeServe: a checkpoint holds the lock.
 func decideWeServe(w World, holder Party, limits Limits) Decision {
-	if handoff := w.state().Handoff; handoff != nil && handoff.RollingBack {
+	if handoff := w.handoff(); handoff != nil && handoff.RollingBack {
 		next := w.state()
 		next.Handoff = nil
 		return act(RollingBack, Remember{next, "the handoff was taken back"}, "holder=%s", holder.Role)
@@ -17,23 +17,24 @@ func decideWeServe(w World, holder Party, limits Limits) Decision {
 	ready, known := w.Ready.Value()
 	switch {
 	case !known:
-		return frozen(holding(w), []string{"readiness"}, "holder=%s ready=unknown why=%q", holder.Role, w.Ready.Why())
-	case ready.OK && holder.Role == Checkpoint && !(w.active().Served && w.state().Failures == 0):
+		return frozen(holding(w, holder), []string{"readiness"}, "holder=%s ready=unknown why=%q", holder.Role, w.Ready.Why())
+	case ready.OK && holder.Role == Checkpoint && !(w.active().ServedBy == holder.ID && w.state().Failures == 0):
 		next := w.state()
 		next.Failures = 0
-		next.Activation = &store.Activation{ID: w.active().ID, Generation: w.active().Generation, BootID: w.Boot, At: w.active().Since, Served: true}
+		next.Activation = &store.Activation{ID: w.active().ID, Generation: w.active().Generation, BootID: w.Boot, At: w.active().Since, ServedBy: holder.ID}
 		return act(Serving, Remember{next, "this candidate serves"}, "holder=checkpoint ready=yes")
 	case ready.OK:
 		return decideServing(w, holder, ready, limits)
 	case w.age(max(ready.Since, holder.Since)) >= limits.StartTimeout:
 		return decideUnready(w, holder, ready)
 	}
-	return stay(holding(w), "holder=%s ready=no since=%s why=%q", holder.Role, w.age(holder.Since), ready.Why)
+	return stay(holding(w, holder), "holder=%s ready=no since=%s why=%q", holder.Role, w.age(holder.Since), ready.Why)
 }
 
-// holding is the state of a checkpoint that holds the lock and is not ready.
-func holding(w World) State {
-	if w.active().Served {
+// holding is the state of a checkpoint that holds the lock and is not ready: one
+// that has been is Serving, until its process ends.
+func holding(w World, holder Party) State {
+	if w.active().ServedBy == holder.ID {
 		return Serving
 	}
 	return Activating
@@ -82,10 +83,10 @@ func decideUnready(w World, holder Party, ready Readiness) Decision {
 	_, synced := w.Synced.Value()
 	switch {
 	case synced && handoffWaits(w) == "":
-		return act(holding(w), giveWay(w, holder), "holder=%s ready=no since=%s next=parent", holder.Role, since)
+		return act(holding(w, holder), giveWay(w, holder), "holder=%s ready=no since=%s next=parent", holder.Role, since)
 	case holder.Role == Stale:
 		return act(Failing, End{Party: holder, Grace: w.Grace}, "holder=stale-checkpoint ready=no since=%s", since)
-	case w.active().Served:
+	case w.active().ServedBy == holder.ID:
 		return stay(Serving, "holder=checkpoint ready=no since=%s why=%q", since, ready.Why)
 	}
 	return nextCandidate(w, "holder=checkpoint ready=no since=%s why=%q", since, ready.Why)
@@ -111,7 +112,7 @@ func nextCandidate(w World, why string, args ...any) Decision {
 // decideLeaving: a checkpoint holds the lock and has no manifest. Either it was
 // told to go, or somebody took the manifest away.
 func decideLeaving(w World, holder Party) Decision {
-	handoff := w.state().Handoff
+	handoff := w.handoff()
 	switch {
 	case handoff == nil && !w.Locked && w.next().Role == Parent: // it runs beside us already
 		return act(HandingOff, End{Party: holder, Grace: w.Grace}, "holder=%s manifest=lost next=parent", holder.Role)
@@ -126,9 +127,9 @@ func decideLeaving(w World, holder Party) Decision {
 // decideForeignServes: somebody we can't place holds the lock, so the guarded
 // program is alive, and what we have waits behind it.
 func decideForeignServes(w World, holder Party, limits Limits) Decision {
-	handoff := w.state().Handoff
+	handoff := w.handoff()
 	switch {
-	case handoff != nil && w.active() == nil && w.age(since(w, handoff)) >= limits.HandoffTimeout:
+	case handoff != nil && w.active() == nil && w.age(handoff.At) >= limits.HandoffTimeout:
 		return start(w, HandingOff, nil, "holder=foreign id=%s", holder.ID)
 	case handoff != nil && w.active() == nil:
 		return stay(HandingOff, "holder=foreign id=%s", holder.ID)
@@ -138,7 +139,7 @@ func decideForeignServes(w World, holder Party, limits Limits) Decision {
 		return stay(Activating, "holder=foreign id=%s", holder.ID)
 	}
 	if parents, known := w.API.Value(); known && parents.Changed {
-		return act(Protected, Snapshot{}, "holder=foreign id=%s generation=outdated", holder.ID)
+		return act(Protected, snapshotAfter(w), "holder=foreign id=%s generation=outdated", holder.ID)
 	}
 	return stay(Protected, "holder=foreign id=%s", holder.ID)
 }

@@ -33,6 +33,8 @@ func TestServing(t *testing.T) {
 		{"or where nobody knows: it may never be, without us", world(kubeletUnknown(), manifest(time.Hour), heldByCheckpoint(), waits(Parent), unready(time.Minute)), Failing, "start 7"},
 		{"nobody waits for one that served and is unready: it stays", world(served(), heldByCheckpoint(), unready(forever)), Serving, ""},
 
+		{"a process that came after the one that served has to show itself", world(served(), heldByAnother(), unready(59*time.Second)), Activating, ""},
+		{"and fails like any other", world(served(), heldByAnother(), unready(time.Minute)), Failing, "start 7"},
 		{"its exit makes it Activating again", world(served(), free(time.Second)), Activating, ""},
 		{"a manifest that somebody took away is written anew", world(heldByStale(), ready(forever)), Activating, "start 7"},
 		{"also where a parent waits: nobody told the checkpoint to go", world(heldByStale(), waits(Parent), ready(forever)), Activating, "start 7"},
@@ -79,7 +81,7 @@ func TestServedIsRememberedAndEndsTheFailures(t *testing.T) {
 	d := Decide(world(manifest(time.Minute), heldByCheckpoint(), ready(0), failures(4)), Defaults().limits())
 	state := remembered(t, d)
 	require.Zero(t, state.Failures)
-	require.Equal(t, &store.Activation{ID: "active", Generation: 7, BootID: boot, At: now - time.Minute, Served: true}, state.Activation)
+	require.Equal(t, &store.Activation{ID: "active", Generation: 7, BootID: boot, At: now - time.Minute, ServedBy: "ours"}, state.Activation)
 	require.Equal(t, int64(7), state.KnownGood, "the rest stays")
 }
 

@@ -7,9 +7,9 @@ import (
 // decideParentServes: the parent holds the lock. What is left to do is to let
 // go of our manifest, to see the handoff verified, or to take it back.
 func decideParentServes(w World, parent Party, limits Limits) Decision {
-	handoff := w.state().Handoff
+	handoff := w.handoff()
 	switch {
-	case handoff != nil && handoff.RollingBack && handoff.BootID == w.Boot: // a reboot gives it another chance
+	case handoff != nil && handoff.RollingBack:
 		return decideRollingBack(w, parent, limits)
 	case w.active() != nil:
 		return act(HandingOff, yield(w, parent), "holder=parent manifest=present")
@@ -34,14 +34,12 @@ func yield(w World, parent Party) HandOver {
 func decideVerifying(w World, parent Party, handoff store.Handoff, limits Limits) Decision {
 	next := w.state()
 	switch {
-	case handoff.BootID == w.Boot && handoff.Container != "" && handoff.Container != parent.ID:
+	case handoff.Container == "":
+		handoff.ParentUID, handoff.Container, handoff.HeldAt = parent.Pod, parent.ID, w.Now
+		next.Handoff = &handoff
+		return act(HandingOff, Remember{next, "the parent took over"}, "holder=parent")
+	case handoff.Container != parent.ID:
 		return act(RollingBack, Remember{failed(w, next), "the parent exited"}, "holder=parent before=%s", handoff.Container)
-	case handoff.BootID != w.Boot || handoff.Container != parent.ID:
-		next.Handoff = &store.Handoff{
-			BootID: w.Boot, At: handoff.At, Activation: handoff.Activation,
-			ParentUID: parent.Pod, Container: parent.ID, HeldAt: w.Now,
-		}
-		return act(HandingOff, Remember{next, "who took the lock"}, "holder=parent")
 	}
 	ready, known := w.Ready.Value()
 	switch {
@@ -104,7 +102,7 @@ func decideProtected(w World, parent Party, limits Limits) Decision {
 	}
 	parents, known := w.API.Value()
 	if known && parents.Changed {
-		return act(Protected, Snapshot{}, "holder=parent generation=outdated")
+		return act(Protected, snapshotAfter(w), "holder=parent generation=outdated")
 	}
 	ready, asked := w.Ready.Value()
 	if known && parents.Saved[parent.Pod] && asked && ready.OK && w.age(ready.Since) >= limits.KnownGoodAfter && !proved(w, parent) {

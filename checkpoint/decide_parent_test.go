@@ -12,7 +12,7 @@ import (
 func TestProtected(t *testing.T) {
 	check(t, []row{
 		{"the parent serves and all is saved", world(heldByParent(), ready(forever)), Protected, ""},
-		{"a parent that changed is saved", world(heldByParent(), changed()), Protected, "snapshot"},
+		{"a parent that changed is saved", world(heldByParent(), changed()), Protected, "snapshot after generation 7"},
 		{"a runtime that is silent moves nothing", world(heldByParent(), ready(forever), runtimeUnknown()), Protected, ""},
 		{"nor does an API server", world(apiUnknown(), heldByParent(), ready(forever)), Protected, ""},
 		{"nor a kubelet", world(kubeletUnknown(), heldByParent(), ready(forever)), Protected, ""},
@@ -29,7 +29,7 @@ func TestProtected(t *testing.T) {
 		{"where only the spec is new, the container that has it proves it", world(heldByParent(), ready(forever), newSpec("parent-container")), Protected, "remember: known-good"},
 		{"nor one of which nobody saw the container", world(heldByParent(), ready(forever), newPayload(unseenContainer)), Protected, ""},
 		{"whoever can't be placed keeps us off as a parent does", world(heldByForeign(), parentDeleted(), unsynced()), Protected, ""},
-		{"and a changed parent is saved", world(heldByForeign(), changed()), Protected, "snapshot"},
+		{"and a changed parent is saved", world(heldByForeign(), changed()), Protected, "snapshot after generation 7"},
 		{"a waiter of ours without a manifest is ended", world(heldByParent(), waits(Stale)), Protected, "end the stale-checkpoint"},
 		{"once the kubelet has had its time to do so", world(heldByParent(), ready(forever), staleWaitsFor(9*time.Second)), Protected, ""},
 		{"unless the manifest can't be seen", world(manifestsUnknown(), heldByParent(), waits(Stale)), Protected, "frozen: manifests"},
@@ -86,14 +86,14 @@ func TestHandingOffToParent(t *testing.T) {
 	check(t, []row{
 		{"a parent that holds beside a manifest of ours: only its removal is left", world(served(), heldByParent(), ready(forever)), HandingOff, "remove the manifest"},
 		{"also if it is not ready: to wait behind it is no rollback", world(served(), heldByParent(), waits(Checkpoint), unready(forever)), HandingOff, "remove the manifest"},
-		{"who took the lock is remembered first", world(handoff(time.Second), heldByParent(), ready(0)), HandingOff, "remember: who took the lock"},
+		{"who took the lock is remembered first", world(handoff(time.Second), heldByParent(), ready(0)), HandingOff, "remember: the parent took over"},
 		{"ready, it is verified", world(taken(10*time.Second), heldByParent(), ready(0)), HandingOff, "remember: the handoff is verified"},
 		{"a process that merely holds the lock is not", world(taken(59*time.Second), heldByParent(), unready(59*time.Second)), HandingOff, ""},
 		{"and is given up at the handoff's timeout", world(taken(time.Minute), heldByParent(), unready(time.Minute)), RollingBack, "remember: the parent failed"},
 		{"an unanswered probe proves neither", world(taken(forever), heldByParent()), HandingOff, "frozen: readiness"},
 		{"a parent that exited rolls back, and the start is not a pass later", world(taken(time.Second), parentDown(0), free(0)), RollingBack, "start 7"},
 		{"one that exited unseen holds with another container", world(taken(time.Second), heldByAnotherContainer(), unready(0)), RollingBack, "remember: the parent exited"},
-		{"after a reboot another container is no exit", world(taken(forever), beforeReboot(), heldByAnotherContainer(), unready(0)), HandingOff, "remember: who took the lock"},
+		{"after a reboot another container is no exit", world(taken(forever), beforeReboot(), heldByAnotherContainer(), unready(0)), Protected, ""},
 	})
 }
 
@@ -116,7 +116,7 @@ func TestRollingBack(t *testing.T) {
 		{"nobody is stopped while the runtime is silent", world(rollingBack(), manifest(time.Second), heldByParent(), waits(Checkpoint), unready(forever), runtimeUnknown()), RollingBack, "frozen: runtime"},
 		{"nor on a lock table that can't be read", world(lockUnknown(), rollingBack(), manifest(time.Second)), Activating, "frozen: lock"},
 		{"a parent that becomes ready after all may stay", world(rollingBack(), manifest(time.Second), heldByParent(), waits(Checkpoint), ready(0)), HandingOff, "remember: the parent became ready after all"},
-		{"a parent of this boot does not pay for one of the last", world(rollingBack(), beforeReboot(), heldByParent(), unready(forever)), HandingOff, "remember: who took the lock"},
+		{"a parent of this boot does not pay for one of the last", world(rollingBack(), beforeReboot(), heldByParent(), unready(forever)), Protected, ""},
 		{"a parent that is gone leaves the lock to the checkpoint", world(rollingBack(), free(0), parentDown(0)), RollingBack, "start 7"},
 	})
 }

@@ -133,8 +133,16 @@ func heldBy(role Role, long time.Duration) saw {
 
 func heldByParent() saw     { return heldBy(Parent, forever) }
 func heldByCheckpoint() saw { return heldBy(Checkpoint, forever) }
-func heldByStale() saw      { return heldBy(Stale, forever) }
-func heldByForeign() saw    { return heldBy(Foreign, forever) }
+
+// heldByAnother: the checkpoint's process is not the one that served before.
+func heldByAnother() saw {
+	return func(w *World) {
+		heldByCheckpoint()(w)
+		w.Serves.value.ID = "ours, restarted"
+	}
+}
+func heldByStale() saw   { return heldBy(Stale, forever) }
+func heldByForeign() saw { return heldBy(Foreign, forever) }
 func free(long time.Duration) saw {
 	return heldBy(Nobody, long)
 }
@@ -166,7 +174,7 @@ func manifest(age time.Duration) saw {
 // served: a manifest of ours is in place for long, and its checkpoint has served.
 func served() saw {
 	return func(w *World) {
-		w.Active = Known(&Active{ID: "active", Generation: 7, Since: now - forever, Served: true})
+		w.Active = Known(&Active{ID: "active", Generation: 7, Since: now - forever, ServedBy: "ours"})
 	}
 }
 

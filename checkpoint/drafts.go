@@ -148,10 +148,6 @@ func (o *observer) parents(s *sight, record store.Workload, d *details) Observed
 	return Known(out)
 }
 
-// unseenContainer stands for a container that may have started before its payload was
-// saved, as far as anybody can tell.
-const unseenContainer = "unknown"
-
 // container is the one of a pod that takes the lock, by id; "" if none is there.
 func (o *observer) container(s *sight, uid string, f facts) string {
 	pods, known := s.pods.Value()

@@ -78,7 +78,7 @@ func (o *observer) observe() *sight {
 	now := o.clock.Now()
 	o.watch.begin(now)
 	s := &sight{at: now, details: map[store.Key]details{}, manifests: map[store.Key]kubelet.Manifest{}}
-	s.pods = current(now, o.sources.Pods(), podsAge, "runtime")
+	s.pods = current(now, o.sources.Pods(), max(podsAge, 3*o.config.Poll), "runtime")
 	if pods, ok := s.pods.Value(); ok && len(pods) == 0 {
 		s.pods = Unknown[[]cri.Pod]("runtime: lists no pod at all, not even this one")
 	}
@@ -93,7 +93,7 @@ func (o *observer) observe() *sight {
 	for _, key := range o.keys(s) {
 		s.worlds = append(s.worlds, o.world(s, key))
 	}
-	o.forget(s)
+	o.forget()
 	return s
 }
 
@@ -181,7 +181,7 @@ func (o *observer) active(s *sight, record store.Workload) Observed[*Active] {
 		Since: o.watch.since(record.Key.String()+" manifest", m.Activation),
 	}
 	if a := record.State.Activation; a != nil && a.ID == m.Activation {
-		active.Served = a.Served
+		active.ServedBy = a.ServedBy
 		if a.BootID == o.clock.Boot() {
 			active.Since = a.At
 		}
@@ -274,13 +274,8 @@ func synced(seen Observed[kubelet.View]) Observed[bool] {
 	return Unknown[bool]("kubelet: %s", view.Why)
 }
 
-// forget drops what is remembered of workloads and generations that are gone.
-func (o *observer) forget(s *sight) {
-	live := map[string]bool{}
-	for _, m := range s.manifests {
-		live[m.Activation] = true
-	}
-	o.watch.keep(live)
+// forget drops the facts of generations that are gone.
+func (o *observer) forget() {
 	for at := range o.facts {
 		w, ok := o.store.Workload(at.key)
 		if !ok || !slices.ContainsFunc(w.Generations, func(g store.Generation) bool { return g.Seq == at.seq }) {

@@ -201,11 +201,11 @@ func TestActiveIsWhatTheDirectoryHolds(t *testing.T) {
 	require.Equal(t, &Active{ID: id, Generation: 1, Since: 5 * time.Minute}, w.active())
 
 	record, _ := n.store.Workload(n.key)
-	record.State.Activation.Served = true
+	record.State.Activation.ServedBy = "c"
 	_, err := n.store.SetState(n.key, record.State)
 	require.NoError(t, err)
 	w, _ = n.look()
-	require.True(t, w.active().Served)
+	require.Equal(t, "c", w.active().ServedBy)
 
 	n.clock.boot, n.clock.now = "the next boot", 10*time.Second
 	n.watch = newWatch()

@@ -114,10 +114,10 @@ func (p *placed) parents(watch *watch, key store.Key) Observed[Containers] {
 			c.Gone = false
 		}
 		for _, container := range p.watched(pod) {
-			if live(container) {
-				c.Live = true
-			} else if i == 0 && container.Attempt > 0 && watch.now-watch.since(key.String()+" exited "+container.ID, "") < exitWindow {
-				c.Twice = true
+			c.Live = c.Live || live(container)
+			if i == 0 { // the newest parent
+				exits := watch.ended(key.String()+" parent "+pod.UID+" "+container.Name, ended(container), false)
+				c.Twice = c.Twice || exits >= 2
 			}
 		}
 	}
@@ -150,14 +150,10 @@ func (p *placed) exits(watch *watch, active *Active, state store.State, boot str
 			continue
 		}
 		for _, c := range p.watched(pod) {
-			ended := int(c.Attempt)
-			if !live(c) {
-				ended++
-			}
-			total = max(total, ended)
+			total = max(total, ended(c))
 		}
 	}
-	fresh := state.Activation != nil && state.Activation.ID == active.ID && state.Activation.BootID == boot && !active.Served
+	fresh := state.Activation != nil && state.Activation.ID == active.ID && state.Activation.BootID == boot && active.ServedBy == ""
 	return Known(watch.ended(active.ID, total, fresh))
 }
 
@@ -235,6 +231,14 @@ func (p *placed) after(created time.Time) []Party {
 		}
 	}
 	return nil
+}
+
+// ended is how often a container of that name has ended in its pod.
+func ended(c cri.Container) int {
+	if live(c) {
+		return int(c.Attempt)
+	}
+	return int(c.Attempt) + 1
 }
 
 func live(c cri.Container) bool { return c.State == cri.Created || c.State == cri.Running }

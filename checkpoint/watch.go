@@ -20,6 +20,7 @@ type mark struct {
 type exits struct {
 	total int             // container attempts that have ended, by the runtime's count
 	at    []time.Duration // when we saw each of the recent ones
+	seen  time.Duration
 }
 
 // exitWindow is how long an exit counts.
@@ -36,6 +37,11 @@ func (w *watch) begin(now time.Duration) {
 			delete(w.marks, key)
 		}
 	}
+	for key, e := range w.exits {
+		if e.seen != w.now {
+			delete(w.exits, key)
+		}
+	}
 	w.now = now
 }
 
@@ -50,18 +56,19 @@ func (w *watch) since(key, value string) time.Duration {
 	return m.since
 }
 
-// ended counts the exits of one activation's container within the window.
+// ended counts the exits of the container that key names within the window.
 // total is the runtime's own count; all of them are recent where fresh says
-// that the activation began in this boot and never served.
-func (w *watch) ended(activation string, total int, fresh bool) int {
-	e, ok := w.exits[activation]
+// that it began in this boot and never served.
+func (w *watch) ended(key string, total int, fresh bool) int {
+	e, ok := w.exits[key]
 	if !ok {
 		e = &exits{total: total}
 		if fresh {
 			e.total = 0
 		}
-		w.exits[activation] = e
+		w.exits[key] = e
 	}
+	e.seen = w.now
 	for ; e.total < total; e.total++ {
 		e.at = append(e.at, w.now)
 	}
@@ -73,13 +80,4 @@ func (w *watch) ended(activation string, total int, fresh bool) int {
 	}
 	e.at = recent
 	return len(e.at)
-}
-
-// keep forgets the exits of every activation but those named.
-func (w *watch) keep(activations map[string]bool) {
-	for id := range w.exits {
-		if !activations[id] {
-			delete(w.exits, id)
-		}
-	}
 }

@@ -60,12 +60,14 @@ func TestWatchCountsExits(t *testing.T) {
 	require.Equal(t, 0, w.ended("a", 6, false))
 }
 
-func TestWatchKeepsTheExitsOfLiveActivations(t *testing.T) {
+func TestWatchForgetsTheExitsThatNobodyAsksFor(t *testing.T) {
 	w := newWatch()
 	w.begin(time.Minute)
 	w.ended("kept", 1, true)
 	w.ended("gone", 1, true)
-	w.keep(map[string]bool{"kept": true})
+	w.begin(2 * time.Minute)
+	w.ended("kept", 1, false)
+	w.begin(3 * time.Minute)
 	require.Equal(t, 1, w.ended("kept", 1, false))
 	require.Equal(t, 0, w.ended("gone", 1, false))
 	require.Len(t, w.exits, 2)

@@ -66,7 +66,7 @@ type World struct {
 	// Serves is who holds the lock; without one, whose container runs.
 	Serves Observed[Party]
 	// Queue is who waits for the lock, in the kernel's order; without a lock,
-	// the parent whose container runs beside the checkpoint's.
+	// the parent that runs, or tries to, beside the checkpoint.
 	Queue Observed[[]Party]
 	// Ready is what the readiness probe said, asked by us, of who serves.
 	Ready Observed[Readiness]
@@ -93,7 +93,7 @@ type Active struct {
 	ID         string
 	Generation int64
 	Since      time.Duration // when the manifest was written, or first seen in this boot
-	Served     bool          // it has been ready once
+	ServedBy   string        // its container that has been ready; "": none
 }
 
 // Readiness is the answer of the probe, and since when it has been the same
@@ -162,5 +162,19 @@ func (w World) state() store.State {
 	return record.State
 }
 
-// for how long something has been so.
+// handoff is the one that is open, nil if none is. A reboot ends every handoff,
+// since all who took part in it are gone.
+func (w World) handoff() *store.Handoff {
+	handoff := w.state().Handoff
+	if handoff == nil || handoff.BootID != w.Boot {
+		return nil
+	}
+	return handoff
+}
+
+// unseenContainer stands, in a generation's source, for a container that may have
+// started before the payload was saved, as far as anybody can tell.
+const unseenContainer = "unknown"
+
+// age is for how long something has been so.
 func (w World) age(since time.Duration) time.Duration { return w.Now - since }

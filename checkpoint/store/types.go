@@ -80,8 +80,8 @@ type Activation struct {
 	ID         string        `json:"id"` // 32 hex digits
 	Generation int64         `json:"generation"`
 	BootID     string        `json:"bootID"`
-	At         time.Duration `json:"at"`               // CLOCK_BOOTTIME of BootID
-	Served     bool          `json:"served,omitempty"` // it has been ready once
+	At         time.Duration `json:"at"`                 // CLOCK_BOOTTIME of BootID
+	ServedBy   string        `json:"servedBy,omitempty"` // its container that has been ready
 }
 
 // Handoff is an open one.
