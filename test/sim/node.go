@@ -41,6 +41,7 @@ type node struct {
 	rules   rules
 
 	ids, pids int
+	files     []file          // of the static pod directory; nil: not read since it has changed
 	parsed    map[string]*pod // of manifests, by their bytes
 
 	// What differs between nodes.
@@ -115,6 +116,7 @@ func (n *node) powerOn(off time.Duration) {
 	n.runtimeSilent = n.booted + n.between(0, 4*time.Second)
 	n.restartKubelet(off + n.between(time.Second, 6*time.Second))
 	n.daemon = daemon{upAt: n.kube.upAt + n.between(0, 5*time.Second)}
+	n.files = nil
 	n.disk.Fail(n.diskDoes)
 }
 
@@ -248,6 +250,10 @@ func config() checkpoint.Config {
 // diskDoes decides what each call of the daemon to the disk comes to. What was
 // stored can be read: to the store a sector that can't is bad for good.
 func (n *node) diskDoes(op, name string) error {
+	switch op {
+	case "rename", "remove", "write", "create", "symlink":
+		n.files = nil
+	}
 	if n.looking {
 		return nil
 	}
@@ -286,8 +292,11 @@ func (n *node) look(dir string, use func(d *durable.Dir) error) error {
 
 type file struct{ name, data string }
 
-// readDir is the static pod directory as it is now.
+// readDir is the static pod directory as it is now; it is read again after a change.
 func (n *node) readDir() []file {
+	if n.files != nil {
+		return n.files
+	}
 	var files []file
 	err := n.look(staticDir, func(d *durable.Dir) error {
 		entries, err := d.ReadDir(".")
@@ -300,5 +309,6 @@ func (n *node) readDir() []file {
 	if err != nil {
 		n.broken("read the static pod directory: %v", err)
 	}
+	n.files = files
 	return files
 }

@@ -142,7 +142,7 @@ func (n *node) before() {
 	r.active, r.good, r.giving = n.activations(), map[string]int64{}, map[string]bool{}
 	for _, w := range n.daemon.store.Workloads() {
 		r.good[w.Key.Workload] = w.State.KnownGood
-		r.giving[w.Key.Workload] = w.State.Handoff != nil
+		r.giving[w.Key.Workload] = n.open(w.State.Handoff)
 	}
 	r.opinion, n.reads = nil, -len(workloads) // the race is for the pass itself
 	if !n.forgetful && n.now >= n.diskFails+20*time.Second && n.cutAfter == 0 && n.rng.IntN(8) == 0 {
@@ -303,9 +303,12 @@ func (n *node) mayStop(c *container) {
 	}
 }
 
+// open tells whether a handoff is under way; a reboot ends each.
+func (n *node) open(h *store.Handoff) bool { return h != nil && h.BootID == n.boot }
+
 func (n *node) rollingBack(w string) bool {
 	record, _ := n.daemon.store.Workload(store.Key{Namespace: namespace, Workload: w})
-	return record.State.Handoff != nil && record.State.Handoff.RollingBack
+	return n.open(record.State.Handoff) && record.State.Handoff.RollingBack
 }
 
 // opened looks at a store that was just opened.

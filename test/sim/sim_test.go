@@ -13,13 +13,13 @@ import (
 
 var (
 	seed  = flag.Int64("sim.seed", -1, "play this seed alone, and show all that happens")
-	seeds = flag.Int64("sim.seeds", 60, "play so many seeds")
+	seeds = flag.Int64("sim.seeds", 40, "play so many seeds")
 )
 
 func TestStories(t *testing.T) { play(t, *seeds, false) }
 
 // A daemon that remembers nothing from pass to pass decides later, never bolder.
-func TestStoriesOfAForgetfulDaemon(t *testing.T) { play(t, *seeds/4, true) }
+func TestStoriesOfAForgetfulDaemon(t *testing.T) { play(t, *seeds/8, true) }
 
 func play(t *testing.T, count int64, forgetful bool) {
 	name := t.Name()

@@ -109,7 +109,7 @@ func (n *node) rests() bool {
 	}
 	for _, w := range n.daemon.store.Workloads() {
 		name := w.Key.Workload
-		if w.State.Handoff != nil || !n.readyIn(name, "parent") || len(n.containers(name, "checkpoint")) > 0 {
+		if n.open(w.State.Handoff) || !n.readyIn(name, "parent") || len(n.containers(name, "checkpoint")) > 0 {
 			return false
 		}
 	}
