@@ -68,12 +68,12 @@ func (c Config) Validate() error {
 	if !nodeName.MatchString(c.Node) {
 		bad("node-name", "the name of a node (lower case letters, digits, - and .)", fmt.Sprintf("%q", c.Node))
 	}
-	for flag, path := range map[string]string{
-		"static-pod-dir": c.StaticPodDir, "kubelet-dir": c.KubeletDir, "state-dir": c.StateDir,
-		"lock-dir": c.LockDir, "proc": c.Proc,
+	for _, dir := range []struct{ flag, path string }{
+		{"static-pod-dir", c.StaticPodDir}, {"kubelet-dir", c.KubeletDir}, {"state-dir", c.StateDir},
+		{"lock-dir", c.LockDir}, {"proc", c.Proc},
 	} {
-		if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
-			bad(flag, "a clean absolute path below /", fmt.Sprintf("%q", path))
+		if !filepath.IsAbs(dir.path) || filepath.Clean(dir.path) != dir.path || dir.path == "/" {
+			bad(dir.flag, "a clean absolute path below /", fmt.Sprintf("%q", dir.path))
 		}
 	}
 	if c.Kubeconfig != "" && !filepath.IsAbs(c.Kubeconfig) {

@@ -79,8 +79,7 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	h.wants.Store(&Wants{})
 	h.pods = newPoller(Clock(h), h.heard, 900*time.Millisecond, c.Poll, inMotion, runtime.Pods)
 	h.images = newPoller(Clock(h), h.heard, 2*time.Second, 30*time.Second, 30*time.Second, h.askImages)
-	h.kubelet = newPoller(Clock(h), h.heard, time.Second, 2*time.Second, 250*time.Millisecond,
-		func(ctx context.Context) (kubelet.View, error) { return sockets.View(ctx, h.wants.Load().Static) })
+	h.kubelet = newPoller(Clock(h), h.heard, time.Second, 2*time.Second, 250*time.Millisecond, sockets.View)
 	h.api = newPoller(Clock(h), h.heard, 5*time.Second, 5*time.Second, 2*time.Second,
 		func(ctx context.Context) (*api.View, error) {
 			view, err := server.View(ctx, referenced)

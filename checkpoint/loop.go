@@ -116,7 +116,7 @@ func (l *Loop) Run(ctx context.Context, wake <-chan struct{}) error {
 // motion, so that the next pass should follow soon.
 func (l *Loop) Pass(ctx context.Context) (motion bool) {
 	s := l.observer.observe()
-	wants := Wants{Static: static(s), Probes: map[store.Key]Question{}}
+	wants := Wants{Probes: map[store.Key]Question{}}
 	status := l.begin(s)
 	for _, w := range s.worlds {
 		m := l.remember(w.Workload)
@@ -239,19 +239,6 @@ func (l *Loop) ask(wants *Wants, w World, f facts) {
 	if ok && serves.Role != Nobody && f.Ready != nil {
 		wants.Probes[w.Workload] = Question{Probe: *f.Ready, Holder: serves.ID}
 	}
-}
-
-// static are the pods that a manifest explains.
-func static(s *sight) []kubelet.PodName {
-	listing, _ := s.listing.Value()
-	var names []kubelet.PodName
-	for _, m := range listing.Ours {
-		names = append(names, kubelet.PodName{Namespace: m.Namespace, Name: m.PodName})
-	}
-	for _, m := range listing.Foreign {
-		names = append(names, kubelet.PodName{Namespace: m.Namespace, Name: m.Name})
-	}
-	return names
 }
 
 // tidy removes activations that no manifest names and no container uses, and

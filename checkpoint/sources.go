@@ -43,7 +43,6 @@ type Sources interface {
 type Wants struct {
 	Hurry  bool // something is in motion
 	Images []string
-	Static []kubelet.PodName // pods that manifests explain
 	Probes map[store.Key]Question
 }
 

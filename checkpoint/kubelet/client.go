@@ -101,11 +101,10 @@ func newSocket(path string) (socket, error) {
 // Close ends the connections. Calls under way fail.
 func (c *Client) Close() error { return errors.Join(c.resources.Close(), c.pods.Close()) }
 
-// View asks the kubelet which pods it knows, and in which regime it is; static are
-// the pods that manifests explain. An error means that the kubelet did not say which
-// pods it knows. That only leaves the regime Unknown where the Pods API, which is on
-// by default from 1.37, does not answer.
-func (c *Client) View(ctx context.Context, static []PodName) (View, error) {
+// View asks the kubelet which pods it knows, and in which regime it is. An error
+// means that the kubelet did not say which pods it knows. Where the Pods API, which
+// is on by default from 1.37, does not answer, the regime may stay Unknown.
+func (c *Client) View(ctx context.Context) (View, error) {
 	var from peer.Peer
 	answer, err := podresources.NewPodResourcesListerClient(c.resources).
 		List(ctx, &podresources.ListPodResourcesRequest{}, grpc.Peer(&from))
@@ -116,7 +115,7 @@ func (c *Client) View(ctx context.Context, static []PodName) (View, error) {
 	for _, p := range answer.PodResources {
 		v.Knows = append(v.Knows, PodName{Namespace: p.Namespace, Name: p.Name})
 	}
-	if i := slices.IndexFunc(v.Knows, func(p PodName) bool { return c.fromAPI(p, static) }); i >= 0 {
+	if i := slices.IndexFunc(v.Knows, c.fromAPI); i >= 0 {
 		v.Regime = Synced
 		v.Why = fmt.Sprintf("podresources: lists %s/%s, which is no static pod", v.Knows[i].Namespace, v.Knows[i].Name)
 		return v, nil
@@ -125,13 +124,11 @@ func (c *Client) View(ctx context.Context, static []PodName) (View, error) {
 	return v, nil
 }
 
-// fromAPI tells whether only the API server can have named the pod. A manifest that
-// was just taken away explains its pod no more, while the kubelet still knows it for
-// up to 20 seconds; therefore the name too is looked at, which for a static pod ends
-// in the node's.
-func (c *Client) fromAPI(p PodName, static []PodName) bool {
-	return !strings.HasSuffix(p.Name, nodeSuffix(c.node)) && !slices.Contains(static, p)
-}
+// fromAPI tells whether only the API server can have named the pod: the name of a
+// static one ends in the node's (pkg/kubelet/config/common.go, generatePodName). What
+// manifests there are is no help, since the kubelet still knows the pod of one that
+// was taken away for up to 20 seconds.
+func (c *Client) fromAPI(p PodName) bool { return !strings.HasSuffix(p.Name, nodeSuffix(c.node)) }
 
 // nobody is the UID of no pod.
 const nobody = "pod-checkpointer.io"

@@ -41,7 +41,6 @@ func TestRegime(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		knows   []PodName
-		static  []PodName
 		podsAPI bool // is there
 		synced  bool // what it says
 		regime  Regime
@@ -49,28 +48,22 @@ func TestRegime(t *testing.T) {
 		asked   int // questions to the Pods API
 	}{
 		{"a pod from the API proves it, on every version",
-			[]PodName{static, parent}, []PodName{static}, false, false,
+			[]PodName{static, parent}, false, false,
 			Synced, "podresources: lists kube-system/kube-apiserver-x7k2p, which is no static pod", 0},
 		{"what podresources proves is not asked again",
-			[]PodName{parent}, nil, true, true,
+			[]PodName{parent}, true, true,
 			Synced, "podresources: lists", 0},
 		{"static pods alone prove nothing",
-			[]PodName{static}, []PodName{static}, false, false,
+			[]PodName{static}, false, false,
 			Unknown, "podresources: lists static pods only; pods API at", 0},
 		{"no pod at all proves nothing",
-			nil, nil, false, false,
+			nil, false, false,
 			Unknown, "no socket", 0},
-		{"a manifest that was just taken away explains its pod no more",
-			[]PodName{static}, nil, false, false,
-			Unknown, "static pods only", 0},
-		{"a manifest explains any name",
-			[]PodName{{"a", "b"}}, []PodName{{"a", "b"}}, false, false,
-			Unknown, "static pods only", 0},
 		{"the Pods API answers",
-			[]PodName{static}, []PodName{static}, true, true,
+			[]PodName{static}, true, true,
 			Synced, "pods API: answers", 1},
 		{"the Pods API waits for the API server",
-			[]PodName{static}, []PodName{static}, true, false,
+			[]PodName{static}, true, false,
 			Unsynced, "pods API: Kubelet is initializing", 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -80,7 +73,7 @@ func TestRegime(t *testing.T) {
 			if tt.podsAPI {
 				f.podsAPI(t)
 			}
-			v, err := newClient(t, f).View(within(t, 5*time.Second), tt.static)
+			v, err := newClient(t, f).View(within(t, 5*time.Second))
 			require.NoError(t, err)
 			assert.Equal(t, tt.regime, v.Regime, v.Why)
 			assert.Contains(t, v.Why, tt.why)
@@ -96,7 +89,7 @@ func TestPodsAPIThatGivesNoAnswerIsUnknown(t *testing.T) {
 		f := newFake(t)
 		f.podResources(t)
 		serve(t, filepath.Join(f.dir, "pods-api", "pods-api.sock"), func(*grpc.Server) {})
-		v, err := newClient(t, f).View(within(t, 5*time.Second), nil)
+		v, err := newClient(t, f).View(within(t, 5*time.Second))
 		require.NoError(t, err)
 		assert.Equal(t, Unknown, v.Regime)
 		assert.Contains(t, v.Why, "Unimplemented")
@@ -109,7 +102,7 @@ func TestPodsAPIThatGivesNoAnswerIsUnknown(t *testing.T) {
 		require.NoError(t, err)
 		l.(*net.UnixListener).SetUnlinkOnClose(false)
 		require.NoError(t, l.Close())
-		v, err := newClient(t, f).View(within(t, 5*time.Second), nil)
+		v, err := newClient(t, f).View(within(t, 5*time.Second))
 		require.NoError(t, err)
 		assert.Equal(t, Unknown, v.Regime)
 		assert.Contains(t, v.Why, "connection refused")
@@ -121,7 +114,7 @@ func TestPodsAPIThatGivesNoAnswerIsUnknown(t *testing.T) {
 		l, err := net.Listen("unix", filepath.Join(f.dir, "pods-api", "pods-api.sock"))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, l.Close()) })
-		v, err := newClient(t, f).View(within(t, 100*time.Millisecond), nil)
+		v, err := newClient(t, f).View(within(t, 100*time.Millisecond))
 		require.NoError(t, err)
 		assert.Equal(t, Unknown, v.Regime)
 		assert.Contains(t, v.Why, "no answer")
@@ -132,21 +125,21 @@ func TestPodsAPIThatGivesNoAnswerIsUnknown(t *testing.T) {
 func TestKubeletThatDoesNotAnswerIsAnError(t *testing.T) {
 	f := newFake(t)
 	c := newClient(t, f)
-	_, err := c.View(within(t, 5*time.Second), nil)
+	_, err := c.View(within(t, 5*time.Second))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	assert.ErrorContains(t, err, "ask the kubelet at "+f.dir+"/pod-resources/kubelet.sock: no socket")
 
 	f.podResources(t)
 	f.set(func() { f.held = make(chan struct{}) })
 	require.Eventually(t, func() bool {
-		_, err = c.View(within(t, 50*time.Millisecond), nil)
+		_, err = c.View(within(t, 50*time.Millisecond))
 		return err != nil && strings.Contains(err.Error(), "no answer")
 	}, 5*time.Second, 10*time.Millisecond)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = c.View(ctx, nil)
+	_, err = c.View(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -154,19 +147,19 @@ func TestKubeletThatComesBackIsSeenWithinABeat(t *testing.T) {
 	f := newFake(t)
 	c := newClient(t, f)
 	stop := f.podResources(t)
-	_, err := c.View(within(t, 5*time.Second), nil)
+	_, err := c.View(within(t, 5*time.Second))
 	require.NoError(t, err)
 	stop()
 	fails := 0
 	require.Eventually(t, func() bool {
-		if _, err := c.View(within(t, time.Second), nil); err != nil {
+		if _, err := c.View(within(t, time.Second)); err != nil {
 			fails++
 		}
 		return fails == 8 // time for the backoff to grow
 	}, 5*time.Second, 100*time.Millisecond)
 	f.podResources(t)
 	assert.Eventually(t, func() bool {
-		_, err := c.View(within(t, time.Second), nil)
+		_, err := c.View(within(t, time.Second))
 		return err == nil
 	}, time.Second, 10*time.Millisecond)
 }
@@ -175,7 +168,7 @@ func TestLongListIsTaken(t *testing.T) {
 	f := newFake(t)
 	f.knows, f.padding = []PodName{parent}, strings.Repeat("x", 8<<20)
 	f.podResources(t)
-	_, err := newClient(t, f).View(within(t, 20*time.Second), nil)
+	_, err := newClient(t, f).View(within(t, 20*time.Second))
 	require.NoError(t, err)
 }
 
@@ -197,7 +190,7 @@ func TestAnswersOfTwoKubeletsAreNotJoined(t *testing.T) {
 	_, err = io.ReadFull(stdout, make([]byte, 1)) // it listens
 	require.NoError(t, err)
 
-	v, err := newClient(t, f).View(within(t, 5*time.Second), nil)
+	v, err := newClient(t, f).View(within(t, 5*time.Second))
 	require.NoError(t, err)
 	assert.Equal(t, Unknown, v.Regime)
 	assert.Contains(t, v.Why, "the kubelet was restarted meanwhile")

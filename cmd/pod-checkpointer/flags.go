@@ -45,6 +45,23 @@ func bind(flags *pflag.FlagSet, c *checkpoint.Config) {
 		flags.String(name, "", use+" (not yet used; refused when set)")
 		_ = flags.MarkHidden(name) // fails only for a flag that does not exist
 	}
+	flags.VisitAll(func(f *pflag.Flag) { f.Value = &patient{Value: f.Value} })
+}
+
+// patient is a flag's value that keeps what it can't read, so that one wrong flag
+// does not hide the next.
+type patient struct {
+	pflag.Value
+	wrong error
+}
+
+func (p *patient) Set(text string) error {
+	old := p.String()
+	if err := p.Value.Set(text); err != nil {
+		p.wrong = fmt.Errorf("must be a %s, not %q", p.Type(), text)
+		_ = p.Value.Set(old) // which it could read before
+	}
+	return nil
 }
 
 // configure is the configuration by flags, then environment, then defaults.
@@ -52,11 +69,14 @@ func bind(flags *pflag.FlagSet, c *checkpoint.Config) {
 func configure(cmd *cobra.Command, c *checkpoint.Config, getenv func(string) string) error {
 	var wrong []error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		name := "POD_CHECKPOINTER_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		if value := getenv(name); value != "" && !f.Changed {
-			if err := cmd.Flags().Set(f.Name, value); err != nil {
-				wrong = append(wrong, fmt.Errorf("$%s: %w", name, err))
-			}
+		name := "--" + f.Name
+		variable := "POD_CHECKPOINTER_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		if value := getenv(variable); value != "" && !f.Changed {
+			name = "$" + variable
+			_ = cmd.Flags().Set(f.Name, value) // a patient never fails
+		}
+		if p, ok := f.Value.(*patient); ok && p.wrong != nil {
+			wrong = append(wrong, fmt.Errorf("%s %w", name, p.wrong))
 		}
 		if _, ok := later[f.Name]; ok && f.Changed {
 			wrong = append(wrong, fmt.Errorf("--%s is not used by this version: leave it out", f.Name))
