@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Unowned, as user or group, leaves a file to that of the process, as chown(2) does.
+// Unowned as user or group leaves a file to that of the process, as chown(2) does.
 const Unowned = -1
 
 // WriteFile puts a file with these contents and this mode at name, in the place

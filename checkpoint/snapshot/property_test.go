@@ -57,7 +57,7 @@ func verifySnapshot(t *testing.T, pod *v1.Pod, o Objects) bool {
 	s, err := Take(pod, o, Config{LockDir: lockDir})
 	require.Equal(t, before, pod, "Take changed the parent")
 	if err != nil {
-		unprotectable(t, err)
+		require.ErrorAs(t, err, new(*Unprotectable))
 		return false
 	}
 	first := marshal(t, s.Pod)
@@ -68,7 +68,7 @@ func verifySnapshot(t *testing.T, pod *v1.Pod, o Objects) bool {
 	require.NotRegexp(t, references, string(first))
 
 	_, err = Take(s.Pod, o, Config{LockDir: lockDir})
-	unprotectable(t, err)
+	require.ErrorAs(t, err, new(*Unprotectable))
 
 	stored, err := Decode(first)
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 // one is often in memory.
 func dirOnDisk(b *testing.B) string {
 	b.Helper()
-	dir, err := os.MkdirTemp(".", ".bench-")
+	dir, err := os.MkdirTemp(".", ".bench-") //nolint:usetesting // b.TempDir is where a disk may be memory
 	require.NoError(b, err)
 	b.Cleanup(func() { _ = os.RemoveAll(dir) })
 	dir, err = filepath.Abs(dir)

@@ -220,7 +220,7 @@ func TestFullOrReadOnlyDiskKeepsTheOldGeneration(t *testing.T) {
 	}
 	for cause, fail := range map[error]func(op, name string) error{syscall.ENOSPC: full, syscall.EROFS: readOnly} {
 		for _, c := range writes {
-			if c.name == "prune" && cause == syscall.ENOSPC {
+			if c.name == "prune" && errors.Is(cause, syscall.ENOSPC) {
 				continue // it makes room
 			}
 			t.Run(fmt.Sprint(c.name, " ", cause), func(t *testing.T) {
