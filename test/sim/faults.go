@@ -86,12 +86,19 @@ func (n *node) breakDown() {
 	}
 }
 
-// heal ends all of them. The templates are those of programs that work.
+// heal ends all of them. A person has corrected the templates and deleted the pods
+// of the old ones: a parent that runs and never gets ready is none that the daemon
+// ends, unless it has just handed over to it.
 func (n *node) heal() {
 	n.trace.say("HEALED")
 	n.faults = faults{diskFails: min(n.diskFails, n.now), probesSlow: min(n.probesSlow, n.now)}
 	for _, set := range n.cluster.sets {
 		set.program = good
+	}
+	for _, pod := range slices.Clone(n.cluster.pods) {
+		if pod.Spec.Containers[0].Args[0] != string(good) {
+			n.cluster.delete(pod, n.now)
+		}
 	}
 }
 
