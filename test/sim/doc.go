@@ -9,7 +9,7 @@
 // k8s.io/kubernetes v1.37.2, pkg/kubelet (pod_workers.go, kubelet_pods.go,
 // config/file.go). Nothing runs concurrently, so that a seed is a whole run:
 //
-//	go test ./test/sim                     a few hundred seeds
+//	go test ./test/sim                     forty seeds
 //	go test ./test/sim -sim.seeds=20000    a soak
 //	go test ./test/sim -sim.seed=7 -v      one seed, with all that happens in it
 //
