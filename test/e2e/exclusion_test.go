@@ -61,14 +61,19 @@ func watchExclusion(l *lab.Lab) *exclusion {
 	return e
 }
 
-// verdict ends the watch. Half of the beats may be lost on a busy machine. With
-// less than that, or where nobody was ever seen, it proves nothing.
+// verdict ends the watch.
 func (e *exclusion) verdict() error {
 	close(e.stop)
 	e.done.Wait()
 	elapsed := time.Since(e.begun)
 	fmt.Printf("never two: %d samples in %s, the lock was held in %d, the port listened on in %d\n",
 		e.samples, elapsed.Round(time.Second), e.held, e.listened)
+	return e.judge(elapsed)
+}
+
+// judge says what was broken. Half of the beats may be lost on a busy machine.
+// With less than that, or where hardly anybody was ever seen, it proves nothing.
+func (e *exclusion) judge(elapsed time.Duration) error {
 	var errs []error
 	for _, what := range e.broken {
 		errs = append(errs, errors.New(what))
@@ -76,7 +81,7 @@ func (e *exclusion) verdict() error {
 	if least := int(elapsed / beat / 2); e.samples < least {
 		errs = append(errs, fmt.Errorf("only %d samples, of at least %d", e.samples, least))
 	}
-	if least := e.samples / 10; e.held < least || e.listened < least {
+	if least := max(1, e.samples/10); e.held < least || e.listened < least {
 		errs = append(errs, fmt.Errorf("a holder in %d samples and a listener in %d, of at least %d", e.held, e.listened, least))
 	}
 	return errors.Join(errs...)
@@ -171,30 +176,31 @@ func (e *exclusion) isOurs(inode uint64, pid string) bool {
 	return false
 }
 
-// listeners are the sockets of the node that listen on the port, by inode, see
-// proc_net_tcp: "0: 00000000:192B 00000000:0000 0A … INODE …".
+// listeners are the sockets of the node that listen on the port, by inode.
 func (e *exclusion) listeners() []string {
-	var out []string
-	for _, table := range []string{"tcp", "tcp6"} {
-		file, err := os.Open(filepath.Join(e.root, "net", table))
-		if err != nil {
-			continue
-		}
-		// The listening ones stand first (tcp_get_idx of net/ipv4/tcp_ipv4.c). To
-		// find the others would take the kernel most of a beat, so it is asked for
-		// no more than a line at a time.
-		lines := bufio.NewReaderSize(file, 64)
-		for first := true; ; first = false {
-			text, err := lines.ReadString('\n')
-			words := strings.Fields(text)
-			if err != nil || len(words) < 10 || !first && words[3] != "0A" {
-				break
-			}
-			if strings.HasSuffix(words[1], fmt.Sprintf(":%04X", apiPort)) && words[3] == "0A" {
-				out = append(out, "socket "+words[9]+" in "+table)
-			}
-		}
-		file.Close()
+	return append(e.listening("tcp"), e.listening("tcp6")...)
+}
+
+// listening reads a table as proc_net_tcp of the kernel's documentation has it:
+// "0: 00000000:192B 00000000:0000 0A … INODE …".
+func (e *exclusion) listening(table string) (out []string) {
+	file, err := os.Open(filepath.Join(e.root, "net", table))
+	if err != nil {
+		return nil // the power was cut
 	}
-	return out
+	defer file.Close()
+	// The listening ones stand first (tcp_get_idx of net/ipv4/tcp_ipv4.c). To find
+	// the others would take the kernel most of a beat, so it is asked for no more
+	// than a line at a time.
+	lines := bufio.NewReaderSize(file, 64)
+	for head := true; ; head = false {
+		text, err := lines.ReadString('\n')
+		words := strings.Fields(text)
+		switch {
+		case err != nil || len(words) < 10 || !head && words[3] != "0A":
+			return out
+		case !head && strings.HasSuffix(words[1], fmt.Sprintf(":%04X", apiPort)):
+			out = append(out, "socket "+words[9]+" in "+table)
+		}
+	}
 }

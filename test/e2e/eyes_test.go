@@ -29,6 +29,10 @@ const (
 	activation  = "pod-checkpointer.io/activation"
 	workload    = "kube-system/kube-apiserver"
 
+	// Lines of the timeline that scenarios look for.
+	toldToGo = "checkpoint told to go: manifest removed"
+	tookLock = " holds the lock"
+
 	// Who serves, waits or runs.
 	asParent     = "parent"
 	asCheckpoint = "checkpoint"
@@ -133,7 +137,7 @@ func (e *eyes) locks(context.Context) {
 	at := time.Now()
 	before := e.change(func(s *sight) { s.serves, s.waiters = serves, waiters })
 	if serves != before.serves && serves.role != "" {
-		e.timeline.add(at, "%s holds the lock", serves.role)
+		e.timeline.add(at, "%s"+tookLock, serves.role)
 	}
 	if len(waiters) > 0 && (len(before.waiters) == 0 || waiters[0] != before.waiters[0]) {
 		e.timeline.add(at, "%s is first in line", waiters[0].role)
@@ -174,7 +178,7 @@ func (e *eyes) manifests(context.Context) {
 	switch before := e.change(func(s *sight) { s.manifest = active }); {
 	case before.manifest == active:
 	case active == "":
-		e.timeline.add(at, "checkpoint told to go: manifest removed")
+		e.timeline.add(at, toldToGo)
 	default:
 		e.timeline.add(at, "manifest written")
 	}
@@ -207,7 +211,7 @@ func (e *eyes) readiness() func(context.Context) {
 				if !lastOK.IsZero() {
 					away = fmt.Sprintf(", after %.2f s away", now.Sub(lastOK).Seconds())
 				}
-				e.timeline.add(now, "API ready%s", away)
+				e.timeline.add(now, "%s ready: the API answers%s", before.serves.role, away)
 			}
 			lastOK = now
 			return

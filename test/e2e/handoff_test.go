@@ -20,7 +20,9 @@ import (
 func TestWaiterIsNotReady(t *testing.T) {
 	s := begin(t)
 	s.cutPower()
-	waits := func(now sight) bool { return byCheckpoint(now) && len(now.waiters) > 0 && now.waiters[0].role == asParent }
+	waits := func(now sight) bool {
+		return byCheckpoint(now) && len(now.waiters) > 0 && now.waiters[0].role == asParent
+	}
 	waiter := s.await(eventually, "the parent to wait behind the checkpoint", waits).waiters[0]
 
 	shown := 0

@@ -25,6 +25,7 @@ func TestReboot(t *testing.T) {
 		checkpoints = append(checkpoints, now.serves.uid)
 	}
 	s.awaitSteady()
+	s.shortGoodbye()
 
 	s.awaitPods("before")
 	s.kubectl("create", "deployment", "after", "--image="+pauseImage)
@@ -38,6 +39,19 @@ func TestReboot(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(s.path(manifestDir), "pod-checkpointer-*.json"))
 	require.NoError(s, err)
 	require.Empty(s, left, "manifests of a checkpoint")
+}
+
+// shortGoodbye asserts that the daemon ended the checkpoint itself. The kubelet,
+// which sees the removal too, gives it two seconds at least, in which it would
+// keep the lock and serve nobody (k8s.io/kubernetes@v1.37.2
+// pkg/kubelet/kuberuntime/kuberuntime_container.go, minimumGracePeriodInSeconds).
+func (s *scene) shortGoodbye() {
+	s.Helper()
+	told, ok := s.timeline.last(toldToGo)
+	require.True(s, ok, "the checkpoint was told to go")
+	moved, ok := s.timeline.last(asParent + tookLock)
+	require.True(s, ok, "the parent took the lock")
+	require.Less(s, moved.Sub(told), 1500*time.Millisecond, "from the manifest's removal to the parent's lock")
 }
 
 // awaitPods waits until a Deployment has all of its pods.

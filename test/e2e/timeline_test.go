@@ -57,6 +57,18 @@ func (t *timeline) add(at time.Time, format string, args ...any) {
 	}
 }
 
+// last is when that line was last added; false if it never was.
+func (t *timeline) last(what string) (time.Time, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range slices.Backward(t.lines) {
+		if l.what == what {
+			return l.at, true
+		}
+	}
+	return time.Time{}, false
+}
+
 // print is the whole of it as a table, in the order of time.
 func (t *timeline) print(out io.Writer) {
 	t.mu.Lock()
