@@ -33,7 +33,7 @@ func (c *cycles) kill(ctx context.Context, l *lab.Lab, w *watch) error {
 	if err != nil {
 		return err
 	}
-	defer rival.end()
+	defer func() { _ = rival.end() }()
 	if err := w.awaited(ctx, false); err != nil {
 		return errors.Join(err, rival.end())
 	}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -281,5 +280,5 @@ func (w *watch) firstAfter(name string, times *[]time.Time, after time.Time) []p
 func inOrder(points ...[]point) []point {
 	all := slices.Concat(points...)
 	slices.SortStableFunc(all, func(a, b point) int { return a.at.Compare(b.at) })
-	return slices.CompactFunc(all, func(a, b point) bool { return strings.EqualFold(a.name, b.name) })
+	return all
 }
