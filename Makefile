@@ -46,7 +46,7 @@ bench:
 	go test -tags $(TAGS),e2e -count=1 -timeout 60m -v ./test/bench -run TestBench
 
 soak:
-	go test -tags $(TAGS) -count=1 -timeout 60m ./test/sim -sim.seeds=20000
+	go test -tags $(TAGS) -count=1 -timeout 60m ./test/sim -sim.seeds=5000
 
 size: build
 	@ls -l bin | awk 'NR > 1 { printf "%-20s %5.1f MiB\n", $$NF, $$5 / 1048576 }'

@@ -72,7 +72,7 @@ func (a HandOver) needs(bool) []string {
 	return []string{"store", "manifests", "lock", "runtime", "kubelet"}
 }
 func (End) needs(bool) []string        { return []string{"lock", "runtime", "manifests"} }
-func (StopParent) needs(bool) []string { return []string{"lock", "runtime"} }
+func (StopParent) needs(bool) []string { return []string{"lock", "runtime", "readiness"} }
 func (Remember) needs(bool) []string   { return []string{"store"} }
 
 func (a Snapshot) key() string   { return fmt.Sprintf("snapshot after generation %d", a.After) }

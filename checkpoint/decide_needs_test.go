@@ -16,6 +16,7 @@ func TestNeeds(t *testing.T) {
 	sources := map[string]saw{
 		"store": storeUnknown(), "lock": func(w *World) { w.Serves = Unknown[Party]("silent") }, "manifests": manifestsUnknown(),
 		"runtime": runtimeUnknown(), "kubelet": kubeletUnknown(), "api": apiUnknown(),
+		"readiness": func(w *World) { w.Ready = Unknown[Readiness]("silent") },
 	}
 	for _, tt := range []struct {
 		name   string
@@ -28,14 +29,14 @@ func TestNeeds(t *testing.T) {
 		{"hand over", HandOver{Holder: party(Checkpoint)}, true, "kubelet lock manifests runtime store"},
 		{"let go of a manifest behind a parent that holds", HandOver{}, true, "lock manifests runtime store"},
 		{"stop a checkpoint for its parent", End{}, true, "lock manifests runtime"},
-		{"stop a parent", StopParent{}, true, "lock runtime"},
+		{"stop a parent, which may have become ready", StopParent{}, true, "lock readiness runtime"},
 		{"snapshot", Snapshot{}, true, "api store"},
 		{"remember", Remember{}, true, "store"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var needs []string
 			for source, silent := range sources {
-				w := world(silent)
+				w := world(unready(0), silent)
 				w.Locked = tt.locked
 				if d := permit(Decision{Action: tt.action}, w); d.Action == nil {
 					require.Equal(t, []string{source}, d.Frozen)

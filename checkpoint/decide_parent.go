@@ -7,14 +7,15 @@ import (
 // decideParentServes: the parent holds the lock. What is left to do is to let
 // go of our manifest, to see the handoff verified, or to take it back.
 func decideParentServes(w World, parent Party, limits Limits) Decision {
-	handoff := w.handoff()
-	switch {
+	switch handoff := w.handoff(); {
 	case handoff != nil && handoff.RollingBack:
 		return decideRollingBack(w, parent, limits)
 	case w.active() != nil:
 		return act(HandingOff, yield(w, parent), "holder=parent manifest=present")
 	case handoff != nil:
 		return decideVerifying(w, parent, *handoff, limits)
+	case w.state().Handoff != nil: // of an earlier boot, and never verified
+		return act(HandingOff, takeOver(w, parent), "holder=parent verified=no")
 	}
 	return decideProtected(w, parent, limits)
 }
@@ -35,9 +36,7 @@ func decideVerifying(w World, parent Party, handoff store.Handoff, limits Limits
 	next := w.state()
 	switch {
 	case handoff.Container == "":
-		handoff.ParentUID, handoff.Container, handoff.HeldAt = parent.Pod, parent.ID, w.Now
-		next.Handoff = &handoff
-		return act(HandingOff, Remember{next, "the parent took over"}, "holder=parent")
+		return act(HandingOff, takeOver(w, parent), "holder=parent")
 	case handoff.Container != parent.ID:
 		return act(RollingBack, Remember{failed(w, next), "the parent exited"}, "holder=parent before=%s", handoff.Container)
 	}
@@ -52,6 +51,16 @@ func decideVerifying(w World, parent Party, handoff store.Handoff, limits Limits
 			"holder=parent ready=no since=%s why=%q", w.age(handoff.HeldAt), ready.Why)
 	}
 	return stay(HandingOff, "holder=parent ready=no since=%s", w.age(handoff.HeldAt))
+}
+
+// takeOver notes which container of the parent has the lock, and since when.
+func takeOver(w World, parent Party) Remember {
+	next := w.state()
+	next.Handoff = &store.Handoff{
+		BootID: w.Boot, At: w.Now, Activation: next.Handoff.Activation,
+		ParentUID: parent.Pod, Container: parent.ID, HeldAt: w.Now,
+	}
+	return Remember{next, "the parent took over"}
 }
 
 // verified is the state after a handoff that is done.

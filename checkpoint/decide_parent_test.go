@@ -93,7 +93,7 @@ func TestHandingOffToParent(t *testing.T) {
 		{"an unanswered probe proves neither", world(taken(forever), heldByParent()), HandingOff, "frozen: readiness"},
 		{"a parent that exited rolls back, and the start is not a pass later", world(taken(time.Second), parentDown(0), free(0)), RollingBack, "start 7"},
 		{"one that exited unseen holds with another container", world(taken(time.Second), heldByAnotherContainer(), unready(0)), RollingBack, "remember: the parent exited"},
-		{"after a reboot another container is no exit", world(taken(forever), beforeReboot(), heldByAnotherContainer(), unready(0)), Protected, ""},
+		{"after a reboot another container is no exit", world(taken(forever), beforeReboot(), heldByAnotherContainer(), unready(0)), HandingOff, "remember: the parent took over"},
 	})
 }
 
@@ -116,7 +116,7 @@ func TestRollingBack(t *testing.T) {
 		{"nobody is stopped while the runtime is silent", world(rollingBack(), manifest(time.Second), heldByParent(), waits(Checkpoint), unready(forever), runtimeUnknown()), RollingBack, "frozen: runtime"},
 		{"nor on a lock table that can't be read", world(lockUnknown(), rollingBack(), manifest(time.Second)), Activating, "frozen: lock"},
 		{"a parent that becomes ready after all may stay", world(rollingBack(), manifest(time.Second), heldByParent(), waits(Checkpoint), ready(0)), HandingOff, "remember: the parent became ready after all"},
-		{"a parent of this boot does not pay for one of the last", world(rollingBack(), beforeReboot(), heldByParent(), unready(forever)), Protected, ""},
+		{"a parent of this boot does not pay for one of the last", world(rollingBack(), beforeReboot(), heldByParent(), unready(forever)), HandingOff, "remember: the parent took over"},
 		{"a parent that is gone leaves the lock to the checkpoint", world(rollingBack(), free(0), parentDown(0)), RollingBack, "start 7"},
 	})
 }

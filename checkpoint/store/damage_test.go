@@ -288,16 +288,49 @@ func TestUnreadableNowIsNotBad(t *testing.T) {
 	}
 }
 
-func TestUnreadableForEverIsBad(t *testing.T) {
-	k := small(t)
+// failsToRead makes every read of a file an I/O error.
+func failsToRead(k *durable.Disk, name string) {
 	k.Fail(func(op, at string) error {
-		if op == "read" && strings.HasSuffix(at, api.record(2)) {
+		if op == "read" && strings.HasSuffix(at, name) {
 			return syscall.EIO
 		}
 		return nil
 	})
+}
+
+func TestAnIOErrorIsNoBadFile(t *testing.T) {
+	k := small(t)
+	before := files(t, dirOf(t, k))
+	failsToRead(k, api.record(2))
+	_, err := Open(dirOf(t, k))
+	require.ErrorIs(t, err, syscall.EIO)
+	k.Fail(nil)
+	require.Equal(t, before, files(t, dirOf(t, k)), "nothing was moved")
 	w, _ := openOn(t, k).Workload(api)
-	assert.Equal(t, []int64{1}, seqs(w))
+	require.Equal(t, []int64{2, 1}, seqs(w))
+}
+
+func TestAnIOErrorThatStaysIsABadFile(t *testing.T) {
+	k := small(t)
+	failsToRead(k, api.record(2))
+	s, err := OpenGivingUp(dirOf(t, k))
+	require.NoError(t, err)
+	w, _ := s.Workload(api)
+	require.Equal(t, []int64{1}, seqs(w), "the one before it serves")
+}
+
+func TestAPayloadThatCantBeStagedIsTriedThreeTimes(t *testing.T) {
+	k := small(t)
+	s := openOn(t, k)
+	w, _ := s.Workload(api)
+	failsToRead(k, "payload.json")
+	for n := 1; n <= maxEIO; n++ {
+		require.Equal(t, []int64{2, 1}, seqs(w), "try %d", n)
+		_, err := s.Stage(api, 2, id1)
+		require.ErrorIs(t, err, syscall.EIO)
+		w, _ = s.Workload(api)
+	}
+	require.NotContains(t, seqs(w), int64(2), "then another generation gets its turn")
 }
 
 func TestNewerFormatIsLeftAsItIs(t *testing.T) {

@@ -113,7 +113,7 @@ func (s *Store) loadNode() error {
 	case err == nil && found:
 		node.Format = format
 		s.node = node
-	case isBad(err):
+	case s.isBad(err):
 		// No identity is that of a node on which nothing was stored. Whoever compares
 		// it with another one must know that it was lost.
 		to := "quarantine/" + free(s.aside, "node.json")
@@ -173,7 +173,7 @@ func (s *Store) loadGenerations(w *workload) error {
 		w.last = max(w.last, seq)
 		g, err := s.loadGeneration(w.Key, seq)
 		switch {
-		case isBad(err):
+		case s.isBad(err):
 			s.setAside(w, "generations/"+name, err)
 		case err != nil:
 			return err
@@ -219,7 +219,7 @@ func (s *Store) loadState(w *workload) (found bool, err error) {
 	var state State
 	found, err = s.read("state", w.Key.at("state.json"), &state)
 	switch {
-	case isBad(err):
+	case s.isBad(err):
 		s.setAside(w, "state.json", err)
 	case err != nil:
 		return found, err

@@ -30,7 +30,7 @@ func (s *Store) verifyPayloads() error {
 				seen[payload] = true
 				_, err := s.readPayload(payload)
 				switch {
-				case isBad(err):
+				case s.isBad(err):
 					s.losePayload(payload, err)
 				case err != nil:
 					return err
@@ -70,7 +70,7 @@ func (s *Store) loadActivations() error {
 		name := "activations/" + id + "/activation.json"
 		found, err := s.read("activation", name, &of)
 		switch {
-		case isBad(err) || !found:
+		case s.isBad(err) || !found:
 			// It may be mounted. Prune keeps it while it is live, and all generations.
 			s.problems = append(s.problems, fmt.Sprintf("%s: it can't be told of which generation this is", name))
 			of = stage{}

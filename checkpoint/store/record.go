@@ -80,11 +80,19 @@ func unseal(kind string, data []byte, body any) error {
 	return nil
 }
 
+// maxEIO is how often one file gives an I/O error before it counts as bad.
+const maxEIO = 3
+
 // isBad tells a file that will not get better from one that could not be read now.
-func isBad(err error) bool {
+// An I/O error may be either, a worn sector or a cable; one that stays is bad.
+func (s *Store) isBad(err error) bool {
+	if errors.Is(err, syscall.EIO) {
+		s.eio[err.Error()]++
+		return s.giveUp || s.eio[err.Error()] >= maxEIO
+	}
 	var bad errBad
 	return errors.As(err, &bad) || errors.Is(err, fs.ErrNotExist) ||
-		errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR)
+		errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // compact returns a pod in the one spelling that a record keeps.

@@ -83,7 +83,7 @@ func (s *Store) tree(g Generation, of stage) (durable.Tree, error) {
 	for _, volume := range slices.Sorted(maps.Keys(g.Payloads)) {
 		payload := g.Payloads[volume]
 		files, err := s.readPayload(payload)
-		if isBad(err) {
+		if s.isBad(err) {
 			s.losePayload(payload, err)
 			_ = s.tidy(every) // or else the next write
 		}

@@ -27,6 +27,9 @@ type Store struct {
 	problems []string        // of no workload
 	aside    map[string]bool // names in quarantine of no workload
 
+	eio    map[string]int // how often each file could not be read
+	giveUp bool           // what can't be read once is bad
+
 	tasks   []task // what is still to be done, in this order
 	tidyErr error  // why the last attempt failed
 }
@@ -49,9 +52,21 @@ func (s stage) of(k Key, seq int64) bool { return s == stage{k.Namespace, k.Work
 // writes try again, and [Store.Problems] says so. A file that can't be read just
 // now is an error, and so is a newer format, [ErrNewerFormat]; then nothing was
 // written. Open takes no lock: see [LockDir].
-func Open(dir *durable.Dir) (*Store, error) {
+//
+// What can't be read because of an I/O error is an error too, since it may be
+// there the next time: a caller that has tried for long enough goes on with
+// [OpenGivingUp].
+func Open(dir *durable.Dir) (*Store, error) { return open(dir, false) }
+
+// OpenGivingUp is Open for a disk whose I/O errors stay: the files that give them
+// are taken for bad, and what is before them serves.
+func OpenGivingUp(dir *durable.Dir) (*Store, error) { return open(dir, true) }
+
+func open(dir *durable.Dir, giveUp bool) (*Store, error) {
 	s := &Store{
 		dir:         dir,
+		giveUp:      giveUp,
+		eio:         map[string]int{},
 		workloads:   map[Key]*workload{},
 		payloads:    map[string]bool{},
 		activations: map[string]stage{},
@@ -60,6 +75,7 @@ func Open(dir *durable.Dir) (*Store, error) {
 	if err := s.load(); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
+	s.giveUp = false  // a payload that is read again may be tried again
 	_ = s.tidy(every) // told by Problems; the writes try again
 	return s, nil
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -115,8 +116,8 @@ func daemon(ctx context.Context, c checkpoint.Config, log *slog.Logger) error {
 // not mounted yet, may come back without our restart.
 func open(ctx context.Context, c checkpoint.Config, log *slog.Logger, waits func(string)) (*store.Store, func(), error) {
 	said := ""
-	for {
-		disk, release, err := tryOpen(c)
+	for tries := 1; ; tries++ {
+		disk, release, err := tryOpen(c, tries)
 		if err == nil {
 			return disk, release, nil
 		}
@@ -133,7 +134,11 @@ func open(ctx context.Context, c checkpoint.Config, log *slog.Logger, waits func
 	}
 }
 
-func tryOpen(c checkpoint.Config) (*store.Store, func(), error) {
+// patience is how many tries an unreadable disk gets before what it can't give is
+// taken for lost.
+const patience = 5
+
+func tryOpen(c checkpoint.Config, tries int) (*store.Store, func(), error) {
 	// The lock files' directory lies on a tmpfs; whoever comes first makes it,
 	// the kubelet for a pod's hostPath or the daemon.
 	if err := os.MkdirAll(c.LockDir, 0o755); err != nil {
@@ -148,6 +153,9 @@ func tryOpen(c checkpoint.Config) (*store.Store, func(), error) {
 		return nil, nil, err
 	}
 	disk, err := store.Open(dir)
+	if errors.Is(err, syscall.EIO) && tries >= patience {
+		disk, err = store.OpenGivingUp(dir)
+	}
 	if err != nil {
 		release()
 		return nil, nil, err
