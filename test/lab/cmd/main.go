@@ -75,8 +75,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the lab is not up, 130 interrupte
   go run ./test/lab/cmd reboot
   go run ./test/lab/cmd down`,
 		SilenceUsage: true, SilenceErrors: true,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		TraverseChildren: true, // or --name before kubectl would be kubectl's
+		Args:             cobra.NoArgs,
+		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })

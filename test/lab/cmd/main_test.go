@@ -20,6 +20,7 @@ func TestExitCodesTellWhatWentWrong(t *testing.T) {
 		{[]string{"exec"}, 2},
 		{[]string{"up", "--grace=1500ms"}, 2},
 		{[]string{"status", "--name=UP"}, 2},
+		{[]string{"--name=UP", "kubectl", "get", "pods"}, 2},
 		{[]string{"status"}, 3},
 		{[]string{"reboot"}, 3},
 		{[]string{"kubectl", "get", "pods"}, 3},
