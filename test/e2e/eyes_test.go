@@ -74,7 +74,6 @@ func open(l *lab.Lab) *eyes {
 	ctx, stop := context.WithCancel(context.Background())
 	e := &eyes{lab: l, node: &nodeRoot{lab: l}, stop: stop}
 	e.timeline.live = *keep
-	e.timeline.begin("before the first scenario")
 	e.look(ctx, beat, e.locks)
 	e.look(ctx, beat, e.manifests)
 	e.look(ctx, 2*beat, e.readiness())

@@ -92,7 +92,7 @@ func leave(l *lab.Lab, stop func()) error {
 	fmt.Printf(`
 The cluster is still up.
   look at it       %[1]s kubectl get pods -A
-  the daemon says  %[1]s exec curl -s http://127.0.0.1:10299/status
+  the daemon says  %[1]s kubectl --server=http://127.0.0.1:10299 get --raw /status
   once more        %[1]s reboot
   take it down     %[1]s down
 `, command)

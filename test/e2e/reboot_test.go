@@ -3,7 +3,7 @@
 package e2e
 
 import (
-	"path/filepath"
+	"os"
 	"testing"
 	"time"
 
@@ -36,9 +36,12 @@ func TestReboot(t *testing.T) {
 	for _, uid := range checkpoints {
 		require.Empty(s, processesOf(uid), "processes of the checkpoint %s", uid)
 	}
-	left, err := filepath.Glob(filepath.Join(s.path(manifestDir), "pod-checkpointer-*.json"))
-	require.NoError(s, err)
-	require.Empty(s, left, "manifests of a checkpoint")
+	// The kubelet and the daemon each clean up once a minute.
+	s.await(eventually, "no activation to be left on disk", func(sight) bool {
+		left, err := os.ReadDir(s.path("/var/lib/pod-checkpointer/activations"))
+		return err == nil && len(left) == 0
+	})
+	s.timeline.add(time.Now(), "nothing is left of the checkpoints")
 }
 
 // shortGoodbye asserts that the daemon ended the checkpoint itself. The kubelet,

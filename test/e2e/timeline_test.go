@@ -13,7 +13,7 @@ import (
 
 // timeline is what happened in one scenario.
 type timeline struct {
-	live bool // each line is printed as it comes
+	live bool // each line is printed as it comes, and not once more at the end
 
 	mu    sync.Mutex
 	title string
@@ -52,7 +52,7 @@ func (t *timeline) add(at time.Time, format string, args ...any) {
 	defer t.mu.Unlock()
 	l := line{at: at, cut: t.cut, what: fmt.Sprintf(format, args...)}
 	t.lines = append(t.lines, l)
-	if t.live {
+	if t.live && !t.begun.IsZero() {
 		t.row(os.Stdout, l)
 	}
 }
@@ -73,6 +73,9 @@ func (t *timeline) last(what string) (time.Time, bool) {
 func (t *timeline) print(out io.Writer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.live {
+		return
+	}
 	slices.SortStableFunc(t.lines, func(a, b line) int { return a.at.Compare(b.at) })
 	t.head(out)
 	for _, l := range t.lines {
