@@ -95,8 +95,8 @@ func daemons(s sight) []string {
 	return out
 }
 
-// healthz sets line to that of /healthz that begins so, "" if there is none; it is
-// false if there is no answer, or not that all is well enough to go on.
+// healthz sets line to the one of /healthz that begins so, "" if there is none. It is
+// false where the page is no 200, which would have the kubelet restart the daemon.
 func (s *scene) healthz(prefix string, line *string) bool {
 	client := &http.Client{Transport: &http.Transport{DialContext: s.lab.Dial, DisableKeepAlives: true}, Timeout: time.Second}
 	answer, err := client.Get("http://127.0.0.1:10299/healthz")
