@@ -4,9 +4,6 @@ package e2e
 
 import (
 	"context"
-	"crypto/tls"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -19,7 +16,6 @@ import (
 	"github.com/pod-checkpointer/pod-checkpointer/cri"
 	"github.com/pod-checkpointer/pod-checkpointer/lock"
 	"github.com/pod-checkpointer/pod-checkpointer/test/lab"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 )
 
@@ -222,41 +218,6 @@ func (e *eyes) readiness() func(context.Context) {
 			e.timeline.add(lastOK, "API's last answer")
 		}
 	}
-}
-
-// newClient is for the API server's /readyz, which anybody may ask.
-func newClient(l *lab.Lab) (*http.Client, error) {
-	config, err := l.RESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	var secure *tls.Config
-	if secure, err = rest.TLSConfigFor(config); err != nil {
-		return nil, err
-	}
-	return &http.Client{Transport: &http.Transport{DialContext: l.Dial, TLSClientConfig: secure, DisableKeepAlives: true}}, nil
-}
-
-// ask gets a page within 300 ms, into out where that is not nil.
-func ask(ctx context.Context, client *http.Client, url string, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	switch {
-	case response.StatusCode != http.StatusOK:
-		return errors.New(response.Status)
-	case out == nil:
-		return nil
-	}
-	return json.NewDecoder(response.Body).Decode(out)
 }
 
 // runtime asks containerd.
