@@ -137,6 +137,10 @@ func (c *cycles) ours(ctx context.Context, l *lab.Lab) error {
 	if err := c.kill(ctx, l, w); err != nil {
 		return err
 	}
+	// Both labs are at rest when they lose power.
+	if err := w.settle(ctx); err != nil {
+		return err
+	}
 	return l.PowerCut(ctx)
 }
 
