@@ -23,14 +23,14 @@ type Config struct {
 	Namespaces   []string // where the annotation counts
 	Listen       string   // host:port of /healthz, /readyz and /status
 
-	Poll           time.Duration // the beat under the hints, 100ms to 1m
+	Poll           time.Duration // the beat under the hints, 100ms to 10s
 	KnownGoodAfter time.Duration // a parent that is ready for so long proves its generation
 	ActivateAfter  time.Duration // without a lock, a parent is gone for so long before a start
 	StartTimeout   time.Duration // a started checkpoint is ready by then
 	HandoffSettle  time.Duration // a checkpoint serves for so long before it hands over
 	HandoffTimeout time.Duration // a parent that took over is ready by then
 
-	DryRun bool // decide and say, touch nothing
+	DryRun bool // decide and say; start, stop and write nothing
 }
 
 // Defaults are the flags' defaults, but for the node's name.
@@ -90,11 +90,17 @@ func (c Config) Validate() error {
 			bad("namespaces", "names of namespaces", fmt.Sprintf("%q", name))
 		}
 	}
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		bad("listen", "host:port", fmt.Sprintf("%q", c.Listen))
+	if !loopback(c.Listen) {
+		bad("listen", "ADDRESS:PORT with an address of loopback", fmt.Sprintf("%q", c.Listen))
 	}
 	wrong = append(wrong, c.durations()...)
 	return errors.Join(wrong...)
+}
+
+// loopback: what is served tells of this node's insides, and asks nobody who they are.
+func loopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
 func (c Config) durations() []error {
@@ -104,7 +110,7 @@ func (c Config) durations() []error {
 		got        time.Duration
 		least, top time.Duration
 	}{
-		{"poll", c.Poll, 100 * time.Millisecond, time.Minute},
+		{"poll", c.Poll, 100 * time.Millisecond, 10 * time.Second},
 		{"known-good-after", c.KnownGoodAfter, time.Second, 24 * time.Hour},
 		{"activate-after", c.ActivateAfter, 0, 24 * time.Hour},
 		{"start-timeout", c.StartTimeout, time.Second, 24 * time.Hour},

@@ -218,13 +218,22 @@ func snapshotAfter(w World) Snapshot {
 
 // candidates are the generations that may be started, the most trusted first:
 // the newest that differs from known-good in nothing but payloads, known-good
-// itself, the newest.
+// itself, the newest. One whose image is absent is passed over, unless that leaves
+// none: then a registry that answers is the last hope.
 func candidates(w World) []store.Generation {
+	order := trusted(w, func(g store.Generation) bool { return w.Unusable[g.Seq] == "" && w.Absent[g.Seq] == "" })
+	if len(order) == 0 {
+		order = trusted(w, func(g store.Generation) bool { return w.Unusable[g.Seq] == "" })
+	}
+	return order
+}
+
+func trusted(w World, usable func(store.Generation) bool) []store.Generation {
 	record, _ := w.Record.Value()
 	var order []store.Generation
 	add := func(g store.Generation) {
 		listed := slices.ContainsFunc(order, func(o store.Generation) bool { return o.Seq == g.Seq })
-		if w.Unusable[g.Seq] == "" && !listed {
+		if usable(g) && !listed {
 			order = append(order, g)
 		}
 	}

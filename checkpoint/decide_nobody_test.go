@@ -105,7 +105,11 @@ func TestCandidates(t *testing.T) {
 			world(knownGood(2), generations(gen(5, "c"), gen(4, "b"), gen(3, "b"), gen(2, "b"))), []int64{4, 2, 5}},
 		{"the newest is known good", world(knownGood(3), generations(gen(3, "b"), gen(2, "b"))), []int64{3}},
 		{"one whose image is absent is skipped",
-			world(knownGood(2), unusableGeneration(4), generations(gen(5, "c"), gen(4, "b"), gen(2, "b"))), []int64{2, 5}},
+			world(knownGood(2), absent(4), generations(gen(5, "c"), gen(4, "b"), gen(2, "b"))), []int64{2, 5}},
+		{"unless all are: a registry may answer",
+			world(knownGood(2), absent(5, 4, 2), generations(gen(5, "c"), gen(4, "b"), gen(2, "b"))), []int64{4, 2, 5}},
+		{"one that can't be read is none",
+			world(knownGood(2), unusableGeneration(4), absent(2), generations(gen(5, "c"), gen(4, "b"), gen(2, "b"))), []int64{5}},
 		{"the known-good one is lost: the newest", world(knownGood(1), generations(gen(3, "c"))), []int64{3}},
 		{"nothing can be started", world(unusableGeneration(7)), nil},
 	} {

@@ -43,7 +43,10 @@ func holding(w World, holder Party) State {
 // decideServing: the checkpoint is ready, and gives way once it is settled and
 // the parent stands first in line.
 func decideServing(w World, holder Party, ready Readiness, limits Limits) Decision {
+	parents, told := w.API.Value()
 	switch why := handoffWaits(w); {
+	case told && parents.Changed: // it may be days before the parent serves again
+		return act(Serving, snapshotAfter(w), "holder=%s generation=outdated", holder.Role)
 	case why != "":
 		return stay(Serving, "holder=%s %s", holder.Role, why)
 	case w.age(max(ready.Since, holder.Since)) < limits.HandoffSettle:

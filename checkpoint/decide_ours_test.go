@@ -11,6 +11,7 @@ import (
 
 func TestServing(t *testing.T) {
 	check(t, []row{
+		{"what changed meanwhile is saved: it may serve for days", world(changed(), served(), heldByCheckpoint(), ready(forever)), Serving, "snapshot after generation 7"},
 		{"nobody waits: it serves on", world(served(), heldByCheckpoint(), ready(forever)), Serving, ""},
 		{"a settled checkpoint gives way to the parent that is first in line", world(served(), heldByCheckpoint(), waits(Parent), ready(10*time.Second)), Serving, "end the checkpoint for the parent"},
 		{"not before it settled", world(served(), heldByCheckpoint(), waits(Parent), ready(9*time.Second)), Serving, ""},

@@ -45,7 +45,7 @@ func decideVerifying(w World, parent Party, handoff store.Handoff, limits Limits
 	case !known:
 		return frozen(HandingOff, []string{"readiness"}, "holder=parent ready=unknown why=%q", w.Ready.Why())
 	case ready.OK:
-		return act(HandingOff, Remember{verified(next), "the handoff is verified"}, "holder=parent ready=yes")
+		return act(HandingOff, Remember{verified(w, parent), "the handoff is verified"}, "holder=parent ready=yes")
 	case w.age(handoff.HeldAt) >= limits.HandoffTimeout:
 		return act(RollingBack, Remember{failed(w, next), "the parent failed"},
 			"holder=parent ready=no since=%s why=%q", w.age(handoff.HeldAt), ready.Why)
@@ -63,10 +63,27 @@ func takeOver(w World, parent Party) Remember {
 	return Remember{next, "the parent took over"}
 }
 
-// verified is the state after a handoff that is done.
-func verified(state store.State) store.State {
-	state.Activation, state.Failures = nil, 0
-	state.Handoff, state.Rollbacks, state.RetryAt, state.RetryBoot, state.FailedParent = nil, 0, 0, "", ""
+// verified is the state after a handoff that is done. Until the parent has proved
+// itself, its next try counts as if this one had failed: one that becomes ready and
+// dies, over and over, may not take the checkpoint down each time.
+func verified(w World, parent Party) store.State {
+	state := w.state()
+	state.Activation, state.Failures, state.Handoff = nil, 0, nil
+	return held(w, state, parent.Pod)
+}
+
+// proven is the state once the parent that took over was ready for long.
+func proven(state store.State) store.State {
+	state.Rollbacks, state.RetryAt, state.RetryBoot, state.FailedParent = 0, 0, "", ""
+	return state
+}
+
+// held lets the next handoff to this pod wait, twice as long as the one before.
+func held(w World, state store.State, pod string) store.State {
+	state.RetryAt = w.Now + doubled(firstRollback, maxRollback, state.Rollbacks)
+	state.RetryBoot = w.Boot
+	state.Rollbacks++
+	state.FailedParent = pod
 	return state
 }
 
@@ -76,18 +93,14 @@ func failed(w World, state store.State) store.State {
 	handoff := *state.Handoff
 	handoff.RollingBack = true
 	state.Handoff = &handoff
-	state.RetryAt = w.Now + doubled(firstRollback, maxRollback, state.Rollbacks)
-	state.RetryBoot = w.Boot
-	state.Rollbacks++
-	state.FailedParent = handoff.ParentUID
-	return state
+	return held(w, state, handoff.ParentUID)
 }
 
 // decideRollingBack: the parent holds the lock and failed. First a process of
 // ours must wait for the lock, only then is the parent stopped.
 func decideRollingBack(w World, parent Party, limits Limits) Decision {
 	if ready, known := w.Ready.Value(); known && ready.OK {
-		return act(HandingOff, Remember{verified(w.state()), "the parent became ready after all"}, "holder=parent ready=yes")
+		return act(HandingOff, Remember{verified(w, parent), "the parent became ready after all"}, "holder=parent ready=yes")
 	}
 	active := w.active()
 	keep := func(next *store.State) { next.Handoff = w.state().Handoff }
@@ -114,6 +127,9 @@ func decideProtected(w World, parent Party, limits Limits) Decision {
 		return act(Protected, snapshotAfter(w), "holder=parent generation=outdated")
 	}
 	ready, asked := w.Ready.Value()
+	if w.state().Rollbacks > 0 && asked && ready.OK && w.age(ready.Since) >= limits.KnownGoodAfter {
+		return act(Protected, Remember{proven(w.state()), "the parent has proved itself"}, "holder=parent ready=%s", w.age(ready.Since))
+	}
 	if known && parents.Saved[parent.Pod] && asked && ready.OK && w.age(ready.Since) >= limits.KnownGoodAfter && !proved(w, parent) {
 		next := w.state()
 		next.KnownGood, next.KnownGoodContainer = newest(w).Seq, parent.ID

@@ -151,9 +151,20 @@ func TestRollbackStartsKeepTheRollback(t *testing.T) {
 	}
 }
 
-func TestVerifiedHandoffForgetsEarlierFailures(t *testing.T) {
-	d := Decide(world(failedParent("parent-pod", time.Hour), failures(2), taken(10*time.Second), heldByParent(), ready(0)), Defaults().limits())
-	require.Equal(t, store.State{KnownGood: 7}, remembered(t, d))
+// A verified handoff ends the activation, and puts the parent on probation: if it
+// dies before it has proved itself, its next handoff waits.
+func TestVerifiedHandoff(t *testing.T) {
+	d := Decide(world(failures(2), taken(10*time.Second), heldByParent(), ready(0)), Defaults().limits())
+	probation := store.State{KnownGood: 7, Rollbacks: 1, RetryAt: now + time.Minute, RetryBoot: boot, FailedParent: "parent-pod"}
+	require.Equal(t, probation, remembered(t, d))
+
+	d = Decide(world(failedParent("parent-pod", 0), taken(10*time.Second), heldByParent(), ready(0)), Defaults().limits())
+	require.Equal(t, now+2*time.Minute, remembered(t, d).RetryAt, "twice as long as before")
+
+	d = Decide(world(failedParent("parent-pod", time.Hour), heldByParent(), ready(time.Minute)), Defaults().limits())
+	require.Equal(t, store.State{KnownGood: 7}, remembered(t, d), "it has proved itself")
+	d = Decide(world(failedParent("parent-pod", time.Hour), heldByParent(), ready(59*time.Second)), Defaults().limits())
+	require.Nil(t, d.Action, d.Why)
 }
 
 func TestRemovedManifestOpensAHandoffThatIsTaken(t *testing.T) {

@@ -255,7 +255,12 @@ func rollingBack() saw {
 	}
 }
 
-func failures(n int) saw { return remembers(func(s *store.State) { s.Failures = n }) }
+// failures: so many candidates were given up in this boot.
+func failures(n int) saw {
+	return remembers(func(s *store.State) {
+		s.Activation, s.Failures = &store.Activation{ID: "active", Generation: 7, BootID: boot}, n
+	})
+}
 func rollbacks(n int) saw {
 	return remembers(func(s *store.State) { s.Rollbacks = n })
 }
@@ -270,6 +275,15 @@ func generations(gs ...store.Generation) saw {
 		record, _ := w.Record.Value()
 		record.Generations = gs
 		w.Record = Known(record)
+	}
+}
+
+func absent(seqs ...int64) saw {
+	return func(w *World) {
+		w.Absent = map[int64]string{}
+		for _, seq := range seqs {
+			w.Absent[seq] = "an image"
+		}
 	}
 }
 

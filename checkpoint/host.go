@@ -25,8 +25,7 @@ import (
 )
 
 const (
-	// settle is how long the first pass waits for the first answers. A start
-	// that is due does not need them, but they spare it a missing image.
+	// settle is how long the first pass waits for the first answers.
 	settle = 50 * time.Millisecond
 	// killed is how long a process may take to be gone after SIGKILL.
 	killed = 2 * time.Second
@@ -181,8 +180,10 @@ func (h *Host) Want(w Wants) {
 }
 
 func (h *Host) settle() {
+	asked := len(h.wants.Load().Images) > 0
 	for end := h.Now() + settle; h.Now() < end; time.Sleep(time.Millisecond) {
-		if h.pods.answer().At != 0 && h.images.answer().At != 0 && h.kubelet.answer().At != 0 {
+		images := h.images.answer()
+		if h.pods.answer().At != 0 && h.kubelet.answer().At != 0 && (!asked || images.Err != nil || len(images.Value) > 0) {
 			return
 		}
 	}

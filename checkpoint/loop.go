@@ -96,6 +96,7 @@ func randomID() string {
 // Run makes passes until ctx ends, one a beat, and one at once when wake says
 // that something happened.
 func (l *Loop) Run(ctx context.Context, wake <-chan struct{}) error {
+	l.prime()
 	for ctx.Err() == nil {
 		beat := l.config.Poll
 		if l.Pass(ctx) {
@@ -112,6 +113,17 @@ func (l *Loop) Run(ctx context.Context, wake <-chan struct{}) error {
 	return nil
 }
 
+// prime asks the sources what the first pass would like to know. A start that is
+// due does not wait for it, but it may spare it a generation whose image is gone.
+func (l *Loop) prime() {
+	wants := Wants{Hurry: true, Probes: map[store.Key]Question{}}
+	s := l.observer.observe()
+	for _, w := range s.worlds {
+		l.ask(&wants, w, s.details[w.Workload].facts)
+	}
+	l.sources.Want(wants)
+}
+
 // Pass observes, decides and applies once. It tells whether something is in
 // motion, so that the next pass should follow soon.
 func (l *Loop) Pass(ctx context.Context) (motion bool) {
@@ -126,7 +138,7 @@ func (l *Loop) Pass(ctx context.Context) (motion bool) {
 		if ctx.Err() == nil { // told to stop: start, stop and remove nothing
 			l.act(ctx, m, w, s.details[w.Workload], d)
 		}
-		motion = motion || moving(d)
+		motion = motion || moving(d, w)
 		l.ask(&wants, w, s.details[w.Workload].facts)
 		status.add(w, d, *m, s.details[w.Workload])
 	}
@@ -143,11 +155,17 @@ func (l *Loop) Pass(ctx context.Context) (motion bool) {
 // not changed any more.
 func (l *Loop) Status() *Status { return l.status.Load() }
 
-func moving(d Decision) bool {
+// moving tells whether the next pass should follow soon: not where a workload may
+// stay for days.
+func moving(d Decision, w World) bool {
 	switch d.State {
 	case Unprotected, Unprotectable, Protected, Stuck:
 		return d.Action != nil
-	case Pending, Activating, Failing, Serving, HandingOff, RollingBack:
+	case Serving:
+		return d.Action != nil || handoffWaits(w) == ""
+	case Pending:
+		return d.Action != nil || len(candidates(w)) > 0
+	case Activating, Failing, HandingOff, RollingBack:
 	}
 	return true
 }
@@ -175,14 +193,14 @@ func (l *Loop) act(ctx context.Context, m *memory, w World, details details, d D
 	m.tried.Count++
 	m.tried.Last = w.Now
 	if l.config.DryRun {
-		l.log.Info("would act", "pod", w.Workload, "op", m.tried.Key, "why", d.Why)
+		l.log.Info("would act", "pod", w.Workload.String(), "op", m.tried.Key, "why", d.Why)
 		return
 	}
 	err := l.applier.apply(ctx, w, details, d.Action)
 	m.tried.Err, m.failed = "", ""
 	if err != nil {
 		m.tried.Err, m.failed = err.Error(), err.Error()
-		l.log.Error("action failed", "pod", w.Workload, "op", m.tried.Key, "why", d.Why, "err", err)
+		l.log.Error("action failed", "pod", w.Workload.String(), "op", m.tried.Key, "why", d.Why, "err", err)
 	}
 }
 
@@ -194,7 +212,7 @@ func (l *Loop) say(m *memory, w World, d Decision) {
 	}
 	if frozen := fmt.Sprint(d.Frozen); frozen != m.frozen {
 		if len(d.Frozen) > 0 {
-			l.log.Warn("frozen", "pod", w.Workload, "op", d.Frozen, "why", d.Why)
+			l.log.Warn("frozen", "pod", w.Workload.String(), "op", d.Frozen, "why", d.Why)
 		}
 		m.frozen = frozen
 	}
@@ -246,8 +264,7 @@ func (l *Loop) ask(wants *Wants, w World, f facts) {
 // that answers.
 func (l *Loop) tidy(ctx context.Context, s *sight, motion bool) {
 	pods, known := s.pods.Value()
-	_, listed := s.listing.Value()
-	if motion || !known || !listed || l.config.DryRun || ctx.Err() != nil || (l.tidied != 0 && s.at-l.tidied < tidyAfter) {
+	if motion || !known || !s.listed() || l.config.DryRun || ctx.Err() != nil || (l.tidied != 0 && s.at-l.tidied < tidyAfter) {
 		return
 	}
 	l.tidied = s.at
@@ -257,6 +274,17 @@ func (l *Loop) tidy(ctx context.Context, s *sight, motion bool) {
 	}
 }
 
+// listed tells whether all our manifests are known.
+func (s *sight) listed() bool {
+	for _, w := range s.worlds {
+		if _, known := w.Active.Value(); !known {
+			return false
+		}
+	}
+	_, known := s.listing.Value()
+	return known
+}
+
 // used are the activations that a manifest or a container still names.
 func used(s *sight, pods []cri.Pod) map[string]bool {
 	used := map[string]bool{}
@@ -264,7 +292,7 @@ func used(s *sight, pods []cri.Pod) map[string]bool {
 		used[m.Activation] = true
 	}
 	for _, pod := range pods {
-		if len(pod.Containers) > 0 {
+		if len(pod.Containers) > 0 || pod.Ready() {
 			used[pod.Annotation(activationKey)] = true
 		}
 	}

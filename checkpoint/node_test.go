@@ -25,6 +25,7 @@ type node struct {
 	t       *testing.T
 	clock   *handClock
 	sources *sayings
+	disk    *durable.Disk
 	static  *durable.Dir
 	key     store.Key
 	ids     int
@@ -50,7 +51,7 @@ func newNode(t *testing.T) *node {
 	c := Defaults()
 	c.Node, c.StaticPodDir = "master-1", static.Path()
 	return &node{
-		t: t, clock: clock, sources: sources, static: static,
+		t: t, clock: clock, sources: sources, disk: disk, static: static,
 		key: store.Key{Namespace: "kube-system", Workload: "kube-apiserver"},
 		observer: &observer{
 			config: c, clock: clock, sources: sources, store: opened,

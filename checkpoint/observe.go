@@ -2,10 +2,9 @@ package checkpoint
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/kubelet"
@@ -50,12 +49,12 @@ type sight struct {
 	api       Observed[*parentsByWorkload]
 	listing   Observed[kubelet.Listing]
 	manifests map[store.Key]kubelet.Manifest
+	unclear   map[store.Key]string // why nobody knows which manifest there is
 }
 
 // details of a workload that Decide does not need.
 type details struct {
 	facts     facts
-	lock      lock.State
 	draft     *store.Draft
 	processes map[string]lock.Process // by Party.ID
 	findings  []string
@@ -77,7 +76,7 @@ type factKey struct {
 func (o *observer) observe() *sight {
 	now := o.clock.Now()
 	o.watch.begin(now)
-	s := &sight{at: now, details: map[store.Key]details{}, manifests: map[store.Key]kubelet.Manifest{}}
+	s := &sight{at: now, details: map[store.Key]details{}, manifests: map[store.Key]kubelet.Manifest{}, unclear: map[store.Key]string{}}
 	s.pods = current(now, o.sources.Pods(), max(podsAge, 3*o.config.Poll), "runtime")
 	if pods, ok := s.pods.Value(); ok && len(pods) == 0 {
 		s.pods = Unknown[[]cri.Pod]("runtime: lists no pod at all, not even this one")
@@ -85,9 +84,7 @@ func (o *observer) observe() *sight {
 	s.kubelet = current(now, o.sources.Kubelet(), kubeletAge, "kubelet")
 	s.listing = from(o.manifests.List())
 	if listing, ok := s.listing.Value(); ok {
-		for _, m := range listing.Ours {
-			s.manifests[store.Key{Namespace: m.Namespace, Workload: m.Workload}] = m
-		}
+		s.file(listing)
 	}
 	s.api = o.drafts.read(o.known(current(now, o.sources.API(), apiAge, "api")), o.config)
 	for _, key := range o.keys(s) {
@@ -95,6 +92,19 @@ func (o *observer) observe() *sight {
 	}
 	o.forget()
 	return s
+}
+
+// file sorts our manifests by workload. A second one of the same workload is
+// somebody's copy: to take one of the two away would leave the other.
+func (s *sight) file(listing kubelet.Listing) {
+	for _, m := range listing.Ours {
+		key := store.Key{Namespace: m.Namespace, Workload: m.Workload}
+		if m.File == kubelet.File(m.Namespace, m.Workload) {
+			s.manifests[key] = m
+			continue
+		}
+		s.unclear[key] = fmt.Sprintf("manifests: %s is a copy of a manifest of %s: move it out of the directory", m.File, key)
+	}
 }
 
 // current is the answer of a source as an observation.
@@ -147,14 +157,20 @@ func (o *observer) world(s *sight, key store.Key) World {
 	pods := o.place(s, record, d.facts)
 	w.Parent = pods.parents(o.watch, key)
 	w.Exits = pods.exits(o.watch, w.active(), record.State, w.Boot)
-	if w.Locked {
+	switch {
+	case d.facts.err != nil: // nobody knows whether it has a lock
+		w.Serves, w.Queue = Unknown[Party]("%s", d.facts.err), Unknown[[]Party]("%s", d.facts.err)
+	case w.Locked:
 		o.seeLock(&w, &d, pods)
-	} else {
+	default:
 		o.seeContainers(&w, pods)
 	}
 	w.Ready = o.ready(w, d.facts)
 	w.Synced = synced(s.kubelet)
-	w.Unusable = o.unusable(record)
+	w.Unusable, w.Absent = o.unusable(record)
+	for _, image := range slices.Sorted(maps.Values(w.Absent)) {
+		d.findings = append(d.findings, "ImageAbsent: "+image+" is not on this node")
+	}
 	w.API = o.parents(s, record, &d)
 	s.details[key] = d
 	return w
@@ -165,15 +181,17 @@ func (o *observer) active(s *sight, record store.Workload) Observed[*Active] {
 	if _, ok := s.listing.Value(); !ok {
 		return Unknown[*Active]("%s", s.listing.Why())
 	}
+	if why := s.unclear[record.Key]; why != "" {
+		return Unknown[*Active]("%s", why)
+	}
+	listing, _ := s.listing.Value()
+	for _, problem := range listing.Problems {
+		if !problem.Read && problem.File == kubelet.File(record.Key.Namespace, record.Key.Workload) {
+			return Unknown[*Active]("%s", problem)
+		}
+	}
 	m, ok := s.manifests[record.Key]
 	if !ok {
-		file := filepath.Join(o.config.StaticPodDir, kubelet.File(record.Key.Namespace, record.Key.Workload))
-		listing, _ := s.listing.Value()
-		for _, problem := range listing.Problems {
-			if strings.HasPrefix(problem, file+":") { // it is there, and could not be read
-				return Unknown[*Active]("%s", problem)
-			}
-		}
 		return Known[*Active](nil)
 	}
 	active := &Active{
@@ -189,17 +207,20 @@ func (o *observer) active(s *sight, record store.Workload) Observed[*Active] {
 	return Known(active)
 }
 
-// leading are the facts of the generation that is active, else of the newest.
+// leading are the facts of the generation that is active, else of the newest that
+// can be read. Their err is set where there are generations and none can be read.
 func (o *observer) leading(record store.Workload, active *Active) facts {
-	if len(record.Generations) == 0 {
-		return facts{}
-	}
-	for _, g := range record.Generations {
-		if active != nil && g.Seq == active.Generation {
-			return o.read(record.Key, g)
+	var first facts
+	for i, g := range slices.Backward(record.Generations) {
+		f := o.read(record.Key, g)
+		if active != nil && g.Seq == active.Generation && f.err == nil {
+			return f
+		}
+		if f.err == nil || i == len(record.Generations)-1 {
+			first = f
 		}
 	}
-	return o.read(record.Key, record.Generations[0])
+	return first
 }
 
 func (o *observer) read(key store.Key, g store.Generation) facts {
@@ -218,23 +239,24 @@ func (o *observer) read(key store.Key, g store.Generation) facts {
 	return f
 }
 
-// unusable names the generations that can't be read, or whose image is not here.
-func (o *observer) unusable(record store.Workload) map[int64]string {
+// unusable names the generations that can't be read, and why, and those whose image
+// is not on this node, by the image.
+func (o *observer) unusable(record store.Workload) (broken, absent map[int64]string) {
 	images, known := current(o.clock.Now(), o.sources.Images(), imagesAge, "images").Value()
-	out := map[int64]string{}
+	broken, absent = map[int64]string{}, map[int64]string{}
 	for _, g := range record.Generations {
 		f := o.read(record.Key, g)
 		if f.err != nil {
-			out[g.Seq] = f.err.Error()
+			broken[g.Seq] = f.err.Error()
 			continue
 		}
 		for _, image := range f.Images {
 			if present, asked := images[image]; known && asked && !present {
-				out[g.Seq] = "image " + image + " is not on this node"
+				absent[g.Seq] = image
 			}
 		}
 	}
-	return out
+	return broken, absent
 }
 
 // ready is the probe's answer about who serves now.

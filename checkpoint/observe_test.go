@@ -2,6 +2,8 @@ package checkpoint
 
 import (
 	"errors"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,12 +122,30 @@ func TestUnreadableManifestsAreUnknown(t *testing.T) {
 func TestAManifestOfOursThatCantBeReadIsUnknown(t *testing.T) {
 	n := protected(t)
 	n.activate(1)
-	require.NoError(t, n.static.WriteFile(kubelet.File(n.key.Namespace, n.key.Workload), []byte("{"), 0o600))
+	file := kubelet.File(n.key.Namespace, n.key.Workload)
+	n.disk.Fail(func(op, name string) error {
+		if op == "read" && filepath.Base(name) == file {
+			return syscall.EIO
+		}
+		return nil
+	})
 	w, _ := n.look()
 	_, ok := w.Active.Value()
 	require.False(t, ok, "it is there: its pod may run")
+	n.disk.Fail(nil)
 
-	require.NoError(t, n.static.Remove(kubelet.File(n.key.Namespace, n.key.Workload)))
+	ours, err := n.static.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, n.static.WriteFile("copy.json", ours, 0o600))
+	w, _ = n.look()
+	require.Contains(t, w.Active.Why(), "copy.json", "a copy would stay when ours goes")
+	require.NoError(t, n.static.Remove("copy.json"))
+
+	require.NoError(t, n.static.WriteFile(file, []byte("{"), 0o600))
+	w, _ = n.look()
+	require.Equal(t, Known[*Active](nil), w.Active, "of what is no pod the kubelet runs nothing")
+
+	require.NoError(t, n.static.Remove(file))
 	require.NoError(t, n.static.WriteFile("somebody-else.yaml", []byte("{"), 0o600))
 	w, _ = n.look()
 	require.Equal(t, Known[*Active](nil), w.Active, "what others can't read is none of ours")
@@ -223,7 +243,7 @@ func TestAManifestWhoseRecordIsLostIsSeen(t *testing.T) {
 	require.Equal(t, Unprotected, Decide(w, n.config.limits()).State)
 }
 
-func TestUnusableGenerations(t *testing.T) {
+func TestGenerationsWhoseImageIsAbsent(t *testing.T) {
 	const image = "registry.example.com/kube-apiserver:v1"
 	n := protected(t)
 	for _, tt := range []struct {
@@ -231,7 +251,7 @@ func TestUnusableGenerations(t *testing.T) {
 		want   map[int64]string
 	}{
 		{said[map[string]bool]{value: map[string]bool{image: true}}, map[int64]string{}},
-		{said[map[string]bool]{value: map[string]bool{image: false}}, map[int64]string{1: "image " + image + " is not on this node"}},
+		{said[map[string]bool]{value: map[string]bool{image: false}}, map[int64]string{1: image}},
 		{said[map[string]bool]{value: map[string]bool{}}, map[int64]string{}},
 		{said[map[string]bool]{value: map[string]bool{image: false}, err: errors.New("refused")}, map[int64]string{}},
 		{said[map[string]bool]{value: map[string]bool{image: false}, age: 3 * time.Minute}, map[int64]string{}},
@@ -239,16 +259,22 @@ func TestUnusableGenerations(t *testing.T) {
 	} {
 		n.sources.images = tt.images
 		w, _ := n.look()
-		assert.Equal(t, tt.want, w.Unusable)
+		assert.Equal(t, tt.want, w.Absent)
+		assert.Empty(t, w.Unusable)
 	}
 }
 
-func TestASplitLockIsAFinding(t *testing.T) {
+// Who holds a file that was replaced may serve, though the new one looks free.
+func TestASplitLockStartsNothing(t *testing.T) {
 	n := protected(t)
+	n.sources.kubelet.value = kubelet.View{Regime: kubelet.Unsynced}
 	n.sources.locks[lockPath] = lock.State{Path: lockPath, Exists: true, Split: true}
-	_, d := n.look()
+	w, d := n.look()
 	require.Len(t, d.findings, 1)
 	require.Contains(t, d.findings[0], "LockSplit: the file "+lockPath)
+	decision := Decide(w, n.config.limits())
+	require.Nil(t, decision.Action, decision.Why)
+	require.Equal(t, []string{"lock"}, decision.Frozen)
 }
 
 // Losing the daemon's memory makes the next look more cautious, never bolder.

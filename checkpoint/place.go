@@ -15,8 +15,8 @@ import (
 
 // Annotations of a checkpoint, on manifest and sandbox.
 const (
-	ofKey         = snapshot.Prefix + "checkpoint-of"
-	activationKey = snapshot.Prefix + "activation"
+	ofKey         = snapshot.AnnotationCheckpointOf
+	activationKey = snapshot.AnnotationActivation
 )
 
 // placed are the pods of one workload as the runtime shows them, by role.
@@ -165,15 +165,20 @@ func (o *observer) seeLock(w *World, d *details, p placed) {
 		w.Queue = Unknown[[]Party]("%s", err)
 		return
 	}
-	d.lock = state
-	if state.Split {
-		d.findings = append(d.findings, fmt.Sprintf("LockSplit: the file %s was replaced under a process that uses it", state.Path))
+	if state.Split { // who uses the old file may serve, and the table of the new one does not tell
+		why := fmt.Sprintf("LockSplit: the file %s was replaced under a process that uses it: end that process", state.Path)
+		d.findings = append(d.findings, why)
+		w.Serves, w.Queue = Unknown[Party]("%s", why), Unknown[[]Party]("%s", why)
+		return
 	}
 	key := w.Workload.String()
 	holder := Party{ID: "none"}
 	if state.Holder != nil {
 		holder = p.party(*state.Holder)
 		d.processes[holder.ID] = *state.Holder
+	}
+	if holder.Role == Foreign {
+		d.findings = append(d.findings, fmt.Sprintf("ForeignHolder: %s holds %s and is no pod of this workload", holder.ID, state.Path))
 	}
 	holder.Since = o.watch.since(key+" holder", holder.ID)
 	w.Serves = Known(holder)
@@ -194,6 +199,15 @@ func (o *observer) seeContainers(w *World, p placed) {
 		w.Serves = Unknown[Party]("%s", p.why)
 		w.Queue = Unknown[[]Party]("%s", p.why)
 		return
+	}
+	for _, pod := range slices.Concat(p.parent, p.ours) {
+		for _, c := range pod.Containers {
+			if c.State == cri.Unknown {
+				why := fmt.Sprintf("runtime: the state of container %s is unknown to it", c.ID)
+				w.Serves, w.Queue = Unknown[Party]("%s", why), Unknown[[]Party]("%s", why)
+				return
+			}
+		}
 	}
 	runs := Party{ID: "none"}
 	var queue []Party
@@ -241,7 +255,8 @@ func ended(c cri.Container) int {
 	return int(c.Attempt) + 1
 }
 
-func live(c cri.Container) bool { return c.State == cri.Created || c.State == cri.Running }
+// live: one whose state the runtime does not know may run.
+func live(c cri.Container) bool { return c.State != cri.Exited }
 
 func made(pod cri.Pod) time.Time {
 	if len(pod.Sandboxes) == 0 {

@@ -142,7 +142,7 @@ func TestParentContainers(t *testing.T) {
 		{"it exited", []cri.Pod{parentPod("p", cri.Exited, 0)}, Containers{}},
 		{"it exited twice, who knows when", []cri.Pod{parentPod("p", cri.Exited, 1)}, Containers{}},
 		{"it runs after many exits", []cri.Pod{parentPod("p", cri.Running, 7)}, Containers{Live: true}},
-		{"its state is unknown to the runtime", []cri.Pod{parentPod("p", cri.Unknown, 0)}, Containers{}},
+		{"its state is unknown to the runtime", []cri.Pod{parentPod("p", cri.Unknown, 0)}, Containers{Live: true}},
 		{"its sandbox ended", []cri.Pod{notReady(parentPod("p", cri.Exited, 0))}, Containers{Gone: true}},
 		{"there is none", nil, Containers{Gone: true}},
 		{"there is only a checkpoint", []cri.Pod{checkpointPod("c", cri.Running, 0)}, Containers{Gone: true}},

@@ -62,7 +62,7 @@ func (s *Status) Troubles() []string {
 	}
 	for _, w := range s.Workloads {
 		switch {
-		case w.State == Stuck || w.State == Unprotectable || w.State == Failing:
+		case w.State == Stuck || w.State == Unprotectable || w.State == Failing || w.State == Pending || w.State == RollingBack:
 			out = append(out, fmt.Sprintf("%s %s: %s", w.Workload, w.State, w.Why))
 		case w.Error != "":
 			out = append(out, w.Workload+": "+w.Error)

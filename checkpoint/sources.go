@@ -52,9 +52,9 @@ type Question struct {
 	Holder string
 }
 
-// Effects are the two things that apply does to running processes. Both return
-// when the order is given, not when it is carried out; giving it again changes
-// nothing.
+// Effects are the two things that apply does to running processes. Without a grace
+// EndProcess returns when the process is gone; else both return when the order is
+// given, not when it is carried out. Giving it again changes nothing.
 type Effects interface {
 	EndProcess(ctx context.Context, p lock.Process, grace time.Duration) error
 	StopContainer(ctx context.Context, id string, grace time.Duration) error

@@ -68,7 +68,9 @@ func (l *Loop) begin(s *sight) *Status {
 	listing, known := s.listing.Value()
 	source("manifests", why(s.listing.Why(), known), known)
 	status.Problems = append(status.Problems, l.store.Problems()...)
-	status.Problems = append(status.Problems, listing.Problems...)
+	for _, problem := range listing.Problems {
+		status.Problems = append(status.Problems, problem.String())
+	}
 	if parents, ok := s.api.Value(); ok {
 		status.Problems = append(status.Problems, parents.strays...)
 	}

@@ -82,8 +82,11 @@ type World struct {
 	// Grace is how long a checkpoint that gives way may take after SIGTERM;
 	// 0 ends it with SIGKILL at once.
 	Grace time.Duration
-	// Unusable names the generations that can't be started, and why.
+	// Unusable names the generations that can't be read, and why.
 	Unusable map[int64]string
+	// Absent names the generations whose image is Known not to be on this node,
+	// by the image. The kubelet may still pull it.
+	Absent map[int64]string
 	// Tried is the action that was last carried out, if it still is due.
 	Tried Tried
 }
@@ -156,10 +159,15 @@ func (w World) active() *Active {
 	return active
 }
 
-// state is what the store remembers.
+// state is what the store remembers. Candidates that failed in an earlier boot get
+// another chance in this one.
 func (w World) state() store.State {
 	record, _ := w.Record.Value()
-	return record.State
+	state := record.State
+	if state.Activation == nil || state.Activation.BootID != w.Boot {
+		state.Failures = 0
+	}
+	return state
 }
 
 // handoff is the one that is open, nil if none is. A reboot ends every handoff,

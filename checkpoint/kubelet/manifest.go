@@ -77,11 +77,18 @@ const maxFile = 200
 // names: a namespace has no dot, so that the first one ends it. What would be too
 // long for a file name ends in a digest.
 func File(namespace, workload string) string {
-	name := "pod-checkpointer-" + namespace + "." + workload
+	name := prefix + namespace + "." + workload
 	if len(name) > maxFile {
 		sum := sha256.Sum256([]byte(name))
 		digest := "-" + hex.EncodeToString(sum[:16])
 		name = name[:maxFile-len(digest)] + digest
 	}
-	return name + ".json"
+	return name + suffix
+}
+
+const prefix, suffix = "pod-checkpointer-", ".json"
+
+// named tells whether a file has a name that File gives.
+func named(file string) bool {
+	return strings.HasPrefix(file, prefix) && strings.HasSuffix(file, suffix)
 }

@@ -37,8 +37,18 @@ type Pod struct{ File, Namespace, Name string }
 type Listing struct {
 	Ours     []Manifest
 	Foreign  []Pod
-	Problems []string // files that are no pod to the kubelet, each with its path
+	Problems []Problem
 }
+
+// Problem is a file that is no pod to the kubelet.
+type Problem struct {
+	File string
+	Path string
+	Read bool // it was read, and the kubelet runs nothing of it; else nobody knows what is in it
+	Err  error
+}
+
+func (p Problem) String() string { return fmt.Sprintf("%s: %v", p.Path, p.Err) }
 
 // Manifests is the static pod directory. No file of others is ever changed. It may
 // be used by several goroutines, as long as no two change the same file.
@@ -87,11 +97,12 @@ func (m *Manifests) List() (Listing, error) {
 		if errors.Is(err, fs.ErrNotExist) && e.Type().IsRegular() {
 			continue // gone since
 		}
-		if err == nil {
+		wasRead := err == nil
+		if wasRead {
 			err = m.add(&l, e.Name(), data)
 		}
 		if err != nil {
-			l.Problems = append(l.Problems, fmt.Sprintf("%s: %v", filepath.Join(dir.Path(), e.Name()), err))
+			l.Problems = append(l.Problems, Problem{e.Name(), filepath.Join(dir.Path(), e.Name()), wasRead, err})
 		}
 	}
 	return l, nil
@@ -158,7 +169,8 @@ func (m *Manifests) Remove(file string) error {
 	return explain(dir.Remove(file)) // even if it is absent: an earlier removal may not be durable
 }
 
-// own fails if the file is there and not ours.
+// own fails if the file is there and not ours: by its annotations or, where it is no
+// pod at all, by its name.
 func own(dir *durable.Dir, file string) error {
 	info, err := dir.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -176,8 +188,8 @@ func own(dir *durable.Dir, file string) error {
 		return explain(err)
 	}
 	h, err := parse(data)
-	if err != nil {
-		return foreign
+	if err != nil && named(file) {
+		return nil // what is left of one of ours after a crash of the disk
 	}
 	if _, _, ours := h.ours(); !ours {
 		return foreign

@@ -103,7 +103,7 @@ func TestFilesThatAreNoPodAreProblemsAndStay(t *testing.T) {
 	assert.Empty(t, l.Foreign)
 	require.Len(t, l.Problems, len(bad)+2)
 	for _, p := range l.Problems {
-		assert.True(t, strings.HasPrefix(p, dir+"/"), p)
+		assert.True(t, strings.HasPrefix(p.String(), dir+"/"), p.String())
 	}
 	for file, data := range bad {
 		require.ErrorIs(t, m.Write(file, []byte(our)), ErrForeign)
@@ -113,6 +113,22 @@ func TestFilesThatAreNoPodAreProblemsAndStay(t *testing.T) {
 		assert.Equal(t, data, string(got))
 	}
 	require.ErrorIs(t, m.Remove("pipe"), ErrForeign, "nor is a pipe read for ever")
+}
+
+func TestWhatIsLeftOfOneOfOursIsReplaced(t *testing.T) {
+	for _, left := range []string{"", "{", our[:len(our)/2]} {
+		dir := t.TempDir()
+		put(t, dir, ourFile, left)
+		m := openManifests(t, dir)
+		l, err := m.List()
+		require.NoError(t, err)
+		require.Len(t, l.Problems, 1)
+		require.True(t, l.Problems[0].Read, "the kubelet runs nothing of it")
+		require.NoError(t, m.Write(ourFile, []byte(our)))
+		l, err = m.List()
+		require.NoError(t, err)
+		require.Len(t, l.Ours, 1)
+	}
 }
 
 func TestWhatTheKubeletSkipsIsSkipped(t *testing.T) {

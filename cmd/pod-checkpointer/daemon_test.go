@@ -115,7 +115,7 @@ func TestDaemonWaitsForTheWritersLock(t *testing.T) {
 	release()
 	m.healthz(true, "ok\n")
 	require.Zero(t, m.end(), m.log.String())
-	require.Equal(t, 1, strings.Count(m.log.String(), `"msg":"waiting for the state directory"`), "said once, not at each try")
+	require.Equal(t, 1, strings.Count(m.log.String(), `"msg":"waiting for what the daemon needs"`), "said once, not at each try")
 }
 
 func TestDaemonNamesABrokenKubeconfig(t *testing.T) {
@@ -135,11 +135,24 @@ func TestDaemonEndsWhileItWaits(t *testing.T) {
 	require.Zero(t, m.end(), m.log.String())
 }
 
-func TestDaemonNeedsItsPort(t *testing.T) {
+func TestATakenPortKeepsTheDaemonFromNothing(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer taken.Close()
 	m := boot(t, func(string) {}, "--listen="+taken.Addr().String())
-	require.Equal(t, 1, <-m.exit)
-	require.Contains(t, m.log.String(), "listen on --listen "+taken.Addr().String())
+	m.listen = taken.Addr().String()
+	require.Eventually(t, func() bool { return strings.Contains(m.log.String(), `"msg":"daemon started"`) }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(m.log.String(), "nothing is served on --listen") }, 20*time.Second, 10*time.Millisecond)
+	require.NoError(t, taken.Close())
+	m.healthz(true, "ok\n")
+	require.Zero(t, m.end(), m.log.String())
+}
+
+func TestDryRunWritesNothing(t *testing.T) {
+	m := boot(t, func(dir string) { require.NoError(t, os.Mkdir(filepath.Join(dir, "state"), 0o700)) }, "--dry-run")
+	m.healthz(true, "ok\n")
+	require.Zero(t, m.end(), m.log.String())
+	require.NoDirExists(t, filepath.Join(m.dir, "locks"))
+	left, err := os.ReadDir(filepath.Join(m.dir, "state"))
+	require.NoError(t, err)
+	require.Empty(t, left)
 }

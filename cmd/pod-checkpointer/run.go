@@ -56,17 +56,13 @@ each thing that changed.`,
 // and does not find, it waits for, and says so.
 func daemon(ctx context.Context, c checkpoint.Config, log *slog.Logger) error {
 	began := time.Now()
-	listener, err := net.Listen("tcp", c.Listen)
-	if err != nil {
-		return fmt.Errorf("listen on --listen %s: %w", c.Listen, err)
-	}
 	host, err := checkpoint.NewHost(c, log)
 	if err != nil {
-		return errors.Join(fmt.Errorf("open the node: %w", err), listener.Close())
+		return fmt.Errorf("open the node: %w", err)
 	}
 	manifests, err := kubelet.OpenManifests(c.StaticPodDir, c.Node)
 	if err != nil {
-		return errors.Join(err, listener.Close())
+		return err
 	}
 	var loop atomic.Pointer[checkpoint.Loop]
 	var waits atomic.Value
@@ -80,12 +76,7 @@ func daemon(ctx context.Context, c checkpoint.Config, log *slog.Logger) error {
 		}, func() string { return waits.Load().(string) })}
 
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
+	group.Go(func() error { return serve(ctx, server, c, log) })
 	group.Go(func() error {
 		<-ctx.Done()
 		return server.Close()
@@ -111,6 +102,28 @@ func daemon(ctx context.Context, c checkpoint.Config, log *slog.Logger) error {
 	return err
 }
 
+// serve serves until ctx ends. A port that is taken keeps nobody from starting a
+// checkpoint: it is tried again, once a beat.
+func serve(ctx context.Context, server *http.Server, c checkpoint.Config, log *slog.Logger) error {
+	for said := false; ctx.Err() == nil; {
+		listener, err := net.Listen("tcp", c.Listen)
+		if err == nil {
+			if err = server.Serve(listener); errors.Is(err, http.ErrServerClosed) {
+				return nil
+			}
+		}
+		if !said {
+			log.Error("nothing is served on --listen", "path", c.Listen, "err", err)
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(c.Poll):
+		}
+	}
+	return nil
+}
+
 // open opens the store and takes its writer's lock. It tries until it succeeds
 // or ctx ends: a disk that is full or read-only, or a state directory that is
 // not mounted yet, may come back without our restart.
@@ -124,7 +137,7 @@ func open(ctx context.Context, c checkpoint.Config, log *slog.Logger, waits func
 		waits(err.Error())
 		if said != err.Error() {
 			said = err.Error()
-			log.Error("waiting for the state directory", "path", c.StateDir, "err", err)
+			log.Error("waiting for what the daemon needs", "path", c.StateDir, "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -139,6 +152,9 @@ func open(ctx context.Context, c checkpoint.Config, log *slog.Logger, waits func
 const patience = 5
 
 func tryOpen(c checkpoint.Config, tries int) (*store.Store, func(), error) {
+	if c.DryRun {
+		return look(c)
+	}
 	// The lock files' directory lies on a tmpfs; whoever comes first makes it,
 	// the kubelet for a pod's hostPath or the daemon.
 	if err := os.MkdirAll(c.LockDir, 0o755); err != nil {
@@ -161,4 +177,14 @@ func tryOpen(c checkpoint.Config, tries int) (*store.Store, func(), error) {
 		return nil, nil, err
 	}
 	return disk, release, nil
+}
+
+// look opens the store of a daemon that may be running, to read it.
+func look(c checkpoint.Config) (*store.Store, func(), error) {
+	dir, err := durable.Open(c.StateDir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open --state-dir: %w", err)
+	}
+	disk, err := store.Open(dir.ReadOnly())
+	return disk, func() {}, err
 }
