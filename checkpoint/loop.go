@@ -20,6 +20,9 @@ const (
 	inMotion = 100 * time.Millisecond
 	// tidyAfter is how often what nothing needs any more is removed.
 	tidyAfter = time.Minute
+	// frozenFor is how long a source may be silent unheard: a new holder has not
+	// been asked for its readiness yet.
+	frozenFor = 2 * time.Second
 )
 
 // Parts are what a Loop runs on. All must be set but NewID and Log.
@@ -53,14 +56,16 @@ type Loop struct {
 // memory is what the loop keeps of a workload from pass to pass: what it said,
 // so that it says only what changed, and what it tried.
 type memory struct {
-	state  State
-	since  time.Duration
-	holder string
-	next   string
-	ready  string
-	frozen string
-	tried  Tried
-	failed string // the last action's error
+	state      State
+	since      time.Duration
+	holder     string
+	next       string
+	ready      string
+	frozen     string // sources whose silence is waited for; since when; whether it was said
+	frozenAt   time.Duration
+	frozenSaid bool
+	tried      Tried
+	failed     string // the last action's error
 }
 
 // New makes a Loop; nothing happens before its first Pass.
@@ -211,10 +216,11 @@ func (l *Loop) say(m *memory, w World, d Decision) {
 		m.state, m.since = d.State, w.Now
 	}
 	if frozen := fmt.Sprint(d.Frozen); frozen != m.frozen {
-		if len(d.Frozen) > 0 {
-			l.log.Warn("frozen", "pod", w.Workload.String(), "op", d.Frozen, "why", d.Why)
-		}
-		m.frozen = frozen
+		m.frozen, m.frozenAt, m.frozenSaid = frozen, w.Now, len(d.Frozen) == 0
+	}
+	if !m.frozenSaid && w.age(m.frozenAt) >= frozenFor {
+		l.log.Warn("frozen", "pod", w.Workload.String(), "op", d.Frozen, "why", d.Why)
+		m.frozenSaid = true
 	}
 	if serves, ok := w.Serves.Value(); ok && serves.ID != m.holder {
 		l.note(w, "held by "+serves.Role.String(), "container", serves.ID)

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"time"
+
+	"github.com/pod-checkpointer/pod-checkpointer/cri"
 )
 
 // provision fills the runtime's folder on the disk with images. Importing them
@@ -81,8 +82,9 @@ func (t *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// awaitRuntime waits until the runtime accepts connections, as systemd waits
-// for its notification.
+// awaitRuntime waits until the runtime serves, as systemd waits for its
+// notification: its socket accepts connections a while before, and a kubelet that
+// is told so ends itself.
 func (l *Lab) awaitRuntime(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("no answer for 30 s"))
 	defer cancel()
@@ -90,12 +92,16 @@ func (l *Lab) awaitRuntime(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	socket := filepath.Join("/proc", strconv.Itoa(pid), "root", criSocket)
+	client, err := cri.New("unix://" + filepath.Join("/proc", strconv.Itoa(pid), "root", criSocket))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
 	ended := false
 	err = poll(ctx, 10*time.Millisecond, func() error {
-		conn, err := net.Dial("unix", socket)
+		_, err := client.Pods(ctx)
 		if err == nil {
-			return conn.Close()
+			return nil
 		}
 		s, gone := l.Component(Containerd)
 		if ended = gone == nil && s.PID == 0; ended {
