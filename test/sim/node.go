@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"context"
 	"fmt"
 	"io"
@@ -269,11 +270,11 @@ func (n *node) diskDoes(op, name string) error {
 	case "create", "write", "mkdir", "symlink":
 		return n.diskError
 	case "open", "stat", "read", "readdir":
-		if n.diskError != syscall.EIO || strings.HasPrefix(name, stateDir) {
+		if !errors.Is(n.diskError, syscall.EIO) || strings.HasPrefix(name, stateDir) {
 			return nil
 		}
 	}
-	if n.diskError == syscall.ENOSPC {
+	if errors.Is(n.diskError, syscall.ENOSPC) {
 		return nil
 	}
 	return n.diskError
