@@ -1,8 +1,8 @@
 package sim
 
 import (
-	"errors"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
