@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,12 +38,12 @@ func Exec(argv, env []string) error {
 	if err != nil {
 		return err
 	}
-	// A signal that is caught becomes default in exec, one that is ignored
-	// stays ignored: so catch those. To catch all takes Go most of a millisecond.
-	if ignored := ignoredSignals(); len(ignored) > 0 {
-		caught := make(chan os.Signal, 1)
-		signal.Notify(caught, ignored...)
-		defer signal.Stop(caught)
+	// exec makes a signal that is caught default, and keeps one that is ignored.
+	// Package signal would not do: it leaves alone 32 and 33, which some C
+	// libraries pass on ignored, and takes most of a millisecond.
+	for _, ignored := range ignoredSignals() {
+		restore := setDefault(ignored)
+		defer restore()
 	}
 
 	// exec keeps the mask of the thread that calls it.
@@ -60,7 +60,7 @@ func Exec(argv, env []string) error {
 
 // ignoredSignals asks the kernel, since the runtime leaves some as they were
 // inherited and does not tell which.
-func ignoredSignals() []os.Signal {
+func ignoredSignals() []syscall.Signal {
 	all := ^uint64(0)
 	if status, err := os.ReadFile("/proc/self/status"); err == nil {
 		_, after, _ := strings.Cut(string(status), "SigIgn:\t")
@@ -69,13 +69,28 @@ func ignoredSignals() []os.Signal {
 			all = set
 		}
 	}
-	var ignored []os.Signal
+	var ignored []syscall.Signal
 	for n := range 64 {
 		if all&(1<<n) != 0 {
 			ignored = append(ignored, syscall.Signal(n+1))
 		}
 	}
 	return ignored
+}
+
+// sigaction is the kernel's, rt_sigaction(2): the handler first, of which 0 is the
+// default, then flags, restorer and mask.
+type sigaction [4]uint64
+
+// setDefault gives a signal its default action; what it returns undoes that.
+func setDefault(s syscall.Signal) (restore func()) {
+	var before, def sigaction
+	set := func(to, old *sigaction) {
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s),
+			uintptr(unsafe.Pointer(to)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
+	}
+	set(&def, &before)
+	return func() { set(&before, nil) }
 }
 
 // Program returns the path of the program name. As execvp(3), it looks for a
