@@ -164,26 +164,19 @@ func permit(d Decision, w World) Decision {
 func (w World) ask(source string) (why string, known bool) {
 	switch source {
 	case "store":
-		_, known = w.Record.Value()
-		return w.Record.Why(), known
+		return told(w.Record)
 	case "manifests":
-		_, known = w.Active.Value()
-		return w.Active.Why(), known
+		return told(w.Active)
 	case "lock":
-		_, known = w.Serves.Value()
-		return w.Serves.Why(), known
+		return told(w.Serves)
 	case "runtime":
-		_, known = w.Parent.Value()
-		return w.Parent.Why(), known
+		return told(w.Parent)
 	case "kubelet":
-		_, known = w.Synced.Value()
-		return w.Synced.Why(), known
+		return told(w.Synced)
 	case "readiness":
-		_, known = w.Ready.Value()
-		return w.Ready.Why(), known
+		return told(w.Ready)
 	case "api":
-		_, known = w.API.Value()
-		return w.API.Why(), known
+		return told(w.API)
 	}
 	return "no such source", false
 }

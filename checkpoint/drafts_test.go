@@ -25,7 +25,7 @@ func older(pod *v1.Pod) {
 	pod.CreationTimestamp = metav1.NewTime(pod.CreationTimestamp.Add(-time.Hour))
 }
 
-func newImage(pod *v1.Pod) { pod.Spec.Containers[0].Image = "registry.example.com/kube-apiserver:v2" }
+func newImage(pod *v1.Pod) { pod.Spec.Containers[0].Image = "images.example/kube-apiserver:v2" }
 func ending(pod *v1.Pod)   { pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
 func withSecret(pod *v1.Pod) {
 	pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: "certs", VolumeSource: v1.VolumeSource{

@@ -172,7 +172,7 @@ spec:
   terminationGracePeriodSeconds: 1
   containers:
   - name: kube-apiserver
-    image: registry.example.com/kube-apiserver:v1
+    image: images.example/kube-apiserver:v1
     command: [/opt/pod-checkpointer/bin/lock-exec, --lock, /run/lock/pod-checkpointer/kube-apiserver.lock, --, kube-apiserver]
     readinessProbe:
       exec: {command: [/opt/pod-checkpointer/bin/lock-exec, check, --ready, --lock, /run/lock/pod-checkpointer/kube-apiserver.lock, --, https, "https://127.0.0.1:6443/readyz"]}

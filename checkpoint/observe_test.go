@@ -244,7 +244,7 @@ func TestAManifestWhoseRecordIsLostIsSeen(t *testing.T) {
 }
 
 func TestGenerationsWhoseImageIsAbsent(t *testing.T) {
-	const image = "registry.example.com/kube-apiserver:v1"
+	const image = "images.example/kube-apiserver:v1"
 	n := protected(t)
 	for _, tt := range []struct {
 		images said[map[string]bool]

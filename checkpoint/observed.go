@@ -28,8 +28,11 @@ func (o Observed[T]) Why() string {
 	if !o.known && o.why == "" {
 		return "not asked yet"
 	}
-	return o.why
+	return o.why // which a Known has none of
 }
+
+// told is whether there is an answer, and why not.
+func told[T any](o Observed[T]) (why string, known bool) { return o.Why(), o.known }
 
 // from turns the answer of a client into an observation.
 func from[T any](value T, err error) Observed[T] {

@@ -56,18 +56,11 @@ type Event struct {
 // begin is a Status with all that does not belong to one workload.
 func (l *Loop) begin(s *sight) *Status {
 	status := &Status{Node: l.config.Node, Boot: l.clock.Boot(), At: time.Now(), DryRun: l.config.DryRun}
-	source := func(name, why string, known bool) {
-		status.Sources = append(status.Sources, SourceStatus{Name: name, Known: known, Why: why})
+	status.Sources = []SourceStatus{
+		source("runtime", s.pods), source("kubelet", s.kubelet), source("api", s.api), source("manifests", s.listing),
 	}
-	_, known := s.pods.Value()
-	source("runtime", why(s.pods.Why(), known), known)
-	_, known = s.kubelet.Value()
-	source("kubelet", why(s.kubelet.Why(), known), known)
-	_, known = s.api.Value()
-	source("api", why(s.api.Why(), known), known)
-	listing, known := s.listing.Value()
-	source("manifests", why(s.listing.Why(), known), known)
 	status.Problems = append(status.Problems, l.store.Problems()...)
+	listing, _ := s.listing.Value()
 	for _, problem := range listing.Problems {
 		status.Problems = append(status.Problems, problem.String())
 	}
@@ -82,11 +75,9 @@ func (l *Loop) begin(s *sight) *Status {
 	return status
 }
 
-func why(why string, known bool) string {
-	if known {
-		return ""
-	}
-	return why
+func source[T any](name string, o Observed[T]) SourceStatus {
+	why, known := told(o)
+	return SourceStatus{Name: name, Known: known, Why: why}
 }
 
 // add tells where one workload stands.

@@ -27,7 +27,7 @@ spec:
     command: [lock-exec, --lock, /lock/web.lock, --, web]
     ports: [{name: web, containerPort: 80}]
     readinessProbe: {exec: {command: [lock-exec, check, --ready, --lock, /lock/web.lock, --, tcp, "127.0.0.1:80"]}}
-    volumeMounts: [{name: lock, mountPath: /lock}, {name: tmp, mountPath: /tmp}]
+    volumeMounts: [{name: lock, mountPath: /lock}, {name: tmp, mountPath: /scratch}]
   volumes:
   - {name: lock, hostPath: {path: /run/lock/pod-checkpointer}}
   - {name: tmp, emptyDir: {}}
@@ -116,7 +116,7 @@ func TestRefused(t *testing.T) {
 		{"lock in no volume", command("lock-exec", "--lock", "/elsewhere/web.lock", "--", "web"), LockMismatch, lockCommand},
 		{"lock beside the volume", command("lock-exec", "--lock", "/lockweb.lock", "--", "web"), LockMismatch, lockCommand},
 		{"lock leads out", command("lock-exec", "--lock", "/lock/../web.lock", "--", "web"), LockMismatch, lockCommand},
-		{"lock in an emptyDir", command("lock-exec", "--lock", "/tmp/web.lock", "--", "web"), LockMismatch, lockCommand},
+		{"lock in an emptyDir", command("lock-exec", "--lock", "/scratch/web.lock", "--", "web"), LockMismatch, lockCommand},
 		{"lock of a variable", command("lock-exec", "--lock", "/lock/$(NAME).lock", "--", "web"), LockMismatch, lockCommand},
 		{"lock below a subPathExpr", func(p *v1.Pod) { p.Spec.Containers[0].VolumeMounts[0].SubPathExpr = "$(A)" }, LockMismatch, lockCommand},
 		{"lock in a nested mount", func(p *v1.Pod) {

@@ -53,7 +53,6 @@ type programs struct {
 	disk            string // a folder on the disk that is measured
 	podCheckpointer string
 	lockExec        string
-	stamp           string
 }
 
 // scratch is a folder on a disk, beside the labs' own.
@@ -85,7 +84,6 @@ func build(ctx context.Context, t *testing.T, dir string) programs {
 		disk:            dir,
 		podCheckpointer: out("pod-checkpointer", "./cmd/pod-checkpointer"),
 		lockExec:        out("lock-exec", "./cmd/lock-exec"),
-		stamp:           out("stamp", "./test/bench/stamp"),
 	}
 }
 

@@ -144,7 +144,7 @@ func (c *cluster) create(set *daemonSet, now time.Duration) {
 			NodeName: nodeName, HostNetwork: true,
 			TerminationGracePeriodSeconds: new(int64(1)),
 			Containers: []v1.Container{{
-				Name: set.name, Image: "registry.example.com/" + set.name + ":v1",
+				Name: set.name, Image: "images.example/" + set.name + ":v1",
 				Command: []string{"/usr/local/bin/" + set.name}, Args: []string{string(set.program)},
 			}},
 		},
