@@ -3,11 +3,11 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"github.com/gofrs/flock"
 )
 
 // ErrLocked is the error of a store that another process writes to.
@@ -19,22 +19,17 @@ var ErrLocked = errors.New("another daemon has it")
 // [ErrLocked] and names that process, by what it wrote into the file.
 func LockDir(path string) (release func(), err error) {
 	name := filepath.Join(path, "lock")
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	lock := flock.New(name, flock.SetFlag(os.O_RDWR|os.O_CREATE), flock.SetPermissions(0o600))
+	got, err := lock.TryLock()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err != nil {
-		defer f.Close()
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("lock %s: %w", name, err)
-		}
-		holder, _ := io.ReadAll(io.LimitReader(f, 256))
+	if !got {
+		holder, _ := os.ReadFile(name)
 		return nil, fmt.Errorf("lock %s: %w (%s)", name, ErrLocked, strings.TrimSpace(string(holder)))
 	}
 	// For people only, so that a full disk does not matter.
 	host, _ := os.Hostname()
-	_ = f.Truncate(0)
-	_, _ = fmt.Fprintf(f, "process %d on %s\n", os.Getpid(), host)
-	return func() { _ = f.Close() }, nil
+	_ = os.WriteFile(name, fmt.Appendf(nil, "process %d on %s\n", os.Getpid(), host), 0o600)
+	return func() { _ = lock.Close() }, nil
 }
