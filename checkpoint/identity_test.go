@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,11 +9,6 @@ import (
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
 )
-
-// loop is a Loop on the node; none of these tests ends a process.
-func (n *node) loop() *Loop {
-	return New(n.config, Parts{Clock: n.clock, Sources: n.sources, Store: n.store, Manifests: n.manifests})
-}
 
 // cluster has the API server of that cluster answer, with no pod on this node.
 func (n *node) cluster(uid string) {
@@ -22,7 +18,7 @@ func (n *node) cluster(uid string) {
 func TestTheFirstClusterIsNoted(t *testing.T) {
 	n := newNode(t)
 	n.sources.api.silent = true
-	l := n.loop()
+	l := n.loop(io.Discard)
 	l.Pass(t.Context())
 	require.Empty(t, n.store.Node().KubeSystemUID)
 	n.sources.api.silent = false
@@ -33,7 +29,7 @@ func TestTheFirstClusterIsNoted(t *testing.T) {
 
 func TestAnotherClusterIsUnknown(t *testing.T) {
 	n := protected(t)
-	l := n.loop()
+	l := n.loop(io.Discard)
 	n.cluster("this-cluster")
 	l.Pass(t.Context())
 	w, _ := n.look()
@@ -53,6 +49,6 @@ func TestADryRunNotesNothing(t *testing.T) {
 	n := newNode(t)
 	n.config.DryRun = true
 	n.cluster("this-cluster")
-	n.loop().Pass(t.Context())
+	n.loop(io.Discard).Pass(t.Context())
 	require.Empty(t, n.store.Node().KubeSystemUID)
 }

@@ -15,9 +15,23 @@ import (
 // user's Docker.
 var debianPackages = []string{"containerd", "runc", "containernetworking-plugins", "libseccomp2"}
 
-// fetchDebian returns the folder that the packages are unpacked in.
+// fetchDebian returns the folder that the packages are unpacked in. Where apt's
+// lists are absent, or name versions that Debian has no more, it has them renewed.
 func fetchDebian(ctx context.Context, c cache, say logf) (string, error) {
-	uris, err := debianURIs(ctx, say)
+	dir, err := unpackDebian(ctx, c, say)
+	if err == nil || ctx.Err() != nil {
+		return dir, err
+	}
+	say("apt-get update: %v", err)
+	if _, err := output(ctx, "/", "apt-get", "-q", "update"); err != nil {
+		return "", err
+	}
+	return unpackDebian(ctx, c, say)
+}
+
+func unpackDebian(ctx context.Context, c cache, say logf) (string, error) {
+	// The names of the packages' files, and with them their versions.
+	uris, err := output(ctx, "/", "apt-get", append([]string{"download", "--print-uris"}, debianPackages...)...)
 	if err != nil {
 		return "", err
 	}
@@ -43,20 +57,6 @@ func fetchDebian(ctx context.Context, c cache, say logf) (string, error) {
 		}
 		return removeAll(down)
 	})
-}
-
-// debianURIs names the packages' files, and with them their versions.
-func debianURIs(ctx context.Context, say logf) (string, error) {
-	ask := append([]string{"download", "--print-uris"}, debianPackages...)
-	uris, err := output(ctx, "/", "apt-get", ask...)
-	if err == nil {
-		return uris, nil
-	}
-	say("apt-get update: %v", err)
-	if _, err := output(ctx, "/", "apt-get", "-q", "update"); err != nil {
-		return "", err
-	}
-	return output(ctx, "/", "apt-get", ask...)
 }
 
 // output runs a program in dir and returns what it printed; its error names
