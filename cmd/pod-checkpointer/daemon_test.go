@@ -69,6 +69,11 @@ func boot(t *testing.T, before func(dir string), flags ...string) *machine {
 func (m *machine) healthz(says bool, words string) {
 	m.t.Helper()
 	said := ""
+	defer func() {
+		if m.t.Failed() {
+			m.t.Logf("healthz said last: %s", said)
+		}
+	}()
 	require.Eventually(m.t, func() bool {
 		answer, err := http.Get("http://" + m.listen + "/healthz")
 		if err != nil {
