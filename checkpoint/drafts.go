@@ -143,7 +143,7 @@ func (o *observer) parents(s *sight, record store.Workload, d *details) Observed
 		out.Changed = !out.Saved[p.newest]
 	}
 	if out.Refused != "" && len(record.Generations) > 0 {
-		d.findings = append(d.findings, "Unprotectable: "+out.Refused+"; the last generation stays")
+		d.findings = append(d.findings, out.Refused+"; the last generation stays")
 	}
 	return Known(out)
 }

@@ -165,7 +165,7 @@ func TestAParentThatCantBeStaticIsRefusedByField(t *testing.T) {
 	n.lists(parent(t, "parent", unsupported))
 	w, d = n.look()
 	require.False(t, seen(t, w).Changed)
-	require.Contains(t, d.findings[0], "Unprotectable: ")
+	require.Contains(t, d.findings[0], "unprotectable: Unsupported: ")
 	require.Contains(t, d.findings[0], "the last generation stays")
 }
 

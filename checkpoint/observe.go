@@ -265,6 +265,9 @@ func (o *observer) ready(w World, f facts) Observed[Readiness] {
 	if !ok || serves.Role == Nobody {
 		return Unknown[Readiness]("nobody serves")
 	}
+	if record, _ := w.Record.Value(); len(record.Generations) == 0 {
+		return Unknown[Readiness]("no generation tells how to ask")
+	}
 	key := w.Workload.String() + " ready"
 	if f.Ready == nil {
 		served := w.age(serves.Since) >= servedLong
