@@ -43,16 +43,18 @@ func holding(w World, holder Party) State {
 // decideServing: the checkpoint is ready, and gives way once it is settled and
 // the parent stands first in line.
 func decideServing(w World, holder Party, ready Readiness, limits Limits) Decision {
+	why := handoffWaits(w)
+	if settled := w.age(max(ready.Since, holder.Since)); why == "" && settled < limits.HandoffSettle {
+		why = "next=parent settling=" + settled.String()
+	}
 	parents, told := w.API.Value()
-	switch why := handoffWaits(w); {
+	switch {
+	case why == "": // first, since a snapshot that fails may not hold it up
+		return act(Serving, giveWay(w, holder), "holder=%s next=parent", holder.Role)
 	case told && parents.Changed: // it may be days before the parent serves again
 		return act(Serving, snapshotAfter(w), "holder=%s generation=outdated", holder.Role)
-	case why != "":
-		return stay(Serving, "holder=%s %s", holder.Role, why)
-	case w.age(max(ready.Since, holder.Since)) < limits.HandoffSettle:
-		return stay(Serving, "holder=%s next=parent settling=%s", holder.Role, w.age(ready.Since))
 	}
-	return act(Serving, giveWay(w, holder), "holder=%s next=parent", holder.Role)
+	return stay(Serving, "holder=%s %s", holder.Role, why)
 }
 
 // handoffWaits says what a handoff still waits for, "" if for nothing but the

@@ -12,6 +12,7 @@ import (
 func TestServing(t *testing.T) {
 	check(t, []row{
 		{"what changed meanwhile is saved: it may serve for days", world(changed(), served(), heldByCheckpoint(), ready(forever)), Serving, "snapshot after generation 7"},
+		{"nor does that hold up a handoff, since it may fail", world(changed(), served(), heldByCheckpoint(), waits(Parent), ready(10*time.Second)), Serving, "end the checkpoint for the parent"},
 		{"nobody waits: it serves on", world(served(), heldByCheckpoint(), ready(forever)), Serving, ""},
 		{"a settled checkpoint gives way to the parent that is first in line", world(served(), heldByCheckpoint(), waits(Parent), ready(10*time.Second)), Serving, "end the checkpoint for the parent"},
 		{"not before it settled", world(served(), heldByCheckpoint(), waits(Parent), ready(9*time.Second)), Serving, ""},

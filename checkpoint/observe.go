@@ -135,6 +135,9 @@ func (o *observer) keys(s *sight) []store.Key {
 	for key := range s.manifests {
 		set[key] = true
 	}
+	for key := range s.unclear {
+		set[key] = true
+	}
 	return slices.SortedFunc(maps.Keys(set), func(a, b store.Key) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Workload, b.Workload))
 	})
@@ -149,6 +152,9 @@ func (o *observer) world(s *sight, key store.Key) World {
 	}
 	w.Record = Known(record)
 	d := details{processes: map[string]lock.Process{}}
+	if why := s.unclear[key]; why != "" {
+		d.findings = append(d.findings, why)
+	}
 	w.Active = o.active(s, record)
 	d.facts = o.leading(record, w.active())
 	w.Locked = d.facts.Lock != nil

@@ -137,8 +137,9 @@ func TestAManifestOfOursThatCantBeReadIsUnknown(t *testing.T) {
 	ours, err := n.static.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, n.static.WriteFile("copy.json", ours, 0o600))
-	w, _ = n.look()
+	w, d := n.look()
 	require.Contains(t, w.Active.Why(), "copy.json", "a copy would stay when ours goes")
+	require.Contains(t, d.findings, w.Active.Why(), "and is told before anything waits for it")
 	require.NoError(t, n.static.Remove("copy.json"))
 
 	require.NoError(t, n.static.WriteFile(file, []byte("{"), 0o600))

@@ -61,10 +61,15 @@ func (s *Status) Troubles() []string {
 		}
 	}
 	for _, w := range s.Workloads {
-		switch {
-		case w.State == Stuck || w.State == Unprotectable || w.State == Failing || w.State == Pending || w.State == RollingBack:
+		switch w.State {
+		case Stuck, Unprotectable, Failing, Pending, RollingBack:
 			out = append(out, fmt.Sprintf("%s %s: %s", w.Workload, w.State, w.Why))
-		case w.Error != "":
+		case Unprotected, Protected, Activating, Serving, HandingOff:
+			if len(w.Frozen) > 0 {
+				out = append(out, fmt.Sprintf("%s %s waits for %s: %s", w.Workload, w.State, strings.Join(w.Frozen, ", "), w.Why))
+			}
+		}
+		if w.Error != "" {
 			out = append(out, w.Workload+": "+w.Error)
 		}
 		for _, finding := range w.Findings {

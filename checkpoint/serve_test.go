@@ -52,7 +52,8 @@ func TestHealthzNamesTroublesAndStaysHealthy(t *testing.T) {
 		Sources: []SourceStatus{{Name: "runtime", Why: "cri: no runtime.v1"}, {Name: "kubelet", Known: true}},
 		Workloads: []WorkloadStatus{
 			{Workload: "kube-system/etcd", State: Protected},
-			{Workload: "kube-system/kube-apiserver", State: Failing, Why: "holder=none exits=3"},
+			{Workload: "kube-system/kube-apiserver", State: Failing, Why: "holder=none exits=3", Error: "no space left on device"},
+			{Workload: "kube-system/proxy", State: Activating, Frozen: []string{"lock"}, Why: "serves=unknown"},
 			{Workload: "kube-system/scheduler", State: Protected, Error: "write manifest: read-only file system", Findings: []string{"UnsafeReadiness: no probe"}},
 		},
 		Problems: []string{"/etc/kubernetes/manifests/x: not a pod"},
@@ -62,6 +63,8 @@ func TestHealthzNamesTroublesAndStaysHealthy(t *testing.T) {
 		"ok",
 		"runtime unknown: cri: no runtime.v1",
 		"kube-system/kube-apiserver Failing: holder=none exits=3",
+		"kube-system/kube-apiserver: no space left on device",
+		"kube-system/proxy Activating waits for lock: serves=unknown",
 		"kube-system/scheduler: write manifest: read-only file system",
 		"kube-system/scheduler: UnsafeReadiness: no probe",
 		"/etc/kubernetes/manifests/x: not a pod",

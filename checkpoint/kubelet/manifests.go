@@ -56,6 +56,8 @@ type Manifests struct {
 	path string // "": dir stays the one that it is
 	node string
 
+	looks bool // leave also what is left of ours
+
 	mu    sync.Mutex
 	dir   *durable.Dir // nil: not open yet
 	clean bool         // nothing of ours is left in dir from before a crash
@@ -74,6 +76,13 @@ func OpenManifests(path, node string) (*Manifests, error) {
 // NewManifests returns the directory dir, whatever becomes of its path.
 func NewManifests(dir *durable.Dir, node string) *Manifests {
 	return &Manifests{dir: dir, node: node}
+}
+
+// ReadOnly makes m leave also the temporary files of ours, which may be those of the
+// process that writes, and returns it.
+func (m *Manifests) ReadOnly() *Manifests {
+	m.looks = true
+	return m
 }
 
 // List reads the directory. A file that is no pod is a problem and no error, as it
@@ -249,7 +258,7 @@ func (m *Manifests) open() (*durable.Dir, error) {
 			m.dir, m.clean = dir, false
 		}
 	}
-	if !m.clean {
+	if !m.clean && !m.looks {
 		m.clean = m.dir.Clean() == nil
 	}
 	return m.dir, nil

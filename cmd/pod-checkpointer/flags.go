@@ -40,7 +40,7 @@ func bind(flags *pflag.FlagSet, c *checkpoint.Config) {
 	flags.DurationVar(&c.HandoffSettle, "handoff-settle", c.HandoffSettle, "a checkpoint serves this long before it hands over")
 	flags.DurationVar(&c.HandoffTimeout, "handoff-timeout", c.HandoffTimeout, "a parent that took the lock and is not ready by then is rolled back")
 	flags.StringVar(&c.Listen, "listen", c.Listen, "where /healthz, /readyz and /status are served")
-	flags.BoolVar(&c.DryRun, "dry-run", c.DryRun, "decide and say, touch nothing")
+	flags.BoolVar(&c.DryRun, "dry-run", c.DryRun, "decide and say; start, stop and write nothing")
 	for name, use := range later {
 		flags.String(name, "", use+" (not yet used; refused when set)")
 		_ = flags.MarkHidden(name) // fails only for a flag that does not exist

@@ -64,6 +64,9 @@ func daemon(ctx context.Context, c checkpoint.Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if c.DryRun {
+		manifests.ReadOnly()
+	}
 	var loop atomic.Pointer[checkpoint.Loop]
 	var waits atomic.Value
 	waits.Store("the first pass")
