@@ -20,12 +20,13 @@ const (
 	AnnotationCheckpoint   = Prefix + "checkpoint" // "true": protect this pod
 	AnnotationLock         = Prefix + "lock"       // name of the lock file, without .lock
 	AnnotationHandoffGrace = Prefix + "handoff-grace"
+	AnnotationAfter        = Prefix + "after" // [namespace/]workload[,…]: start once these answer
 
 	annotationOldCheckpoint = "checkpointer.alpha.coreos.com/checkpoint" // as AnnotationCheckpoint
 )
 
-// Annotations of a checkpoint, which we set. It carries AnnotationLock and
-// AnnotationHandoffGrace as well.
+// Annotations of a checkpoint, which we set. It carries AnnotationLock,
+// AnnotationHandoffGrace and AnnotationAfter as well.
 const (
 	AnnotationCheckpointOf = Prefix + "checkpoint-of" // namespace/workload
 	AnnotationKind         = Prefix + "kind"          // see Identity
@@ -66,6 +67,7 @@ func wanted(annotations map[string]string) bool {
 type settings struct {
 	lock  string         // "": none
 	grace *time.Duration // nil: not said
+	after []string       // namespace/workload
 }
 
 // readAnnotations refuses what it does not know below our prefix: a misspelt
@@ -76,14 +78,14 @@ func readAnnotations(pod *v1.Pod) (settings, error) {
 		if key != annotationOldCheckpoint && !strings.HasPrefix(key, Prefix) {
 			continue
 		}
-		if err := s.read(key, pod.Annotations[key]); err != nil {
+		if err := s.read(key, pod.Annotations[key], pod.Namespace); err != nil {
 			return settings{}, err
 		}
 	}
 	return s, nil
 }
 
-func (s *settings) read(key, value string) error {
+func (s *settings) read(key, value, namespace string) error {
 	at := annotationField(key)
 	switch key {
 	case AnnotationCheckpoint, annotationOldCheckpoint:
@@ -101,9 +103,15 @@ func (s *settings) read(key, value string) error {
 			return refused(BadAnnotation, at, "%q is no duration; write seconds such as 5, or 1m30s, or 0 for none", value)
 		}
 		s.grace = &grace
+	case AnnotationAfter:
+		after, ok := parseAfter(value, namespace)
+		if !ok {
+			return refused(BadAnnotation, at, "%q names no workloads; write names such as kube-apiserver or kube-system/kube-apiserver, with commas between them", value)
+		}
+		s.after = after
 	case AnnotationCheckpointOf, AnnotationKind, AnnotationGeneration, AnnotationActivation:
 		return refused(AlreadyCheckpoint, at, "the pod is a checkpoint itself; remove the annotation if it is not")
-	case Prefix + "standby", Prefix + "after", Prefix + "fallback", Prefix + "data":
+	case Prefix + "standby", Prefix + "fallback", Prefix + "data":
 		return refused(BadAnnotation, at, "not implemented by this version; remove it")
 	default:
 		return refused(BadAnnotation, at, "no such annotation; correct its name or remove it")
@@ -118,6 +126,26 @@ func parseGrace(value string) (time.Duration, bool) {
 	}
 	grace, err := time.ParseDuration(value)
 	return grace, err == nil && grace >= 0
+}
+
+// parseAfter reads the names of workloads, each once, in their order. One without
+// a namespace is of the given one.
+func parseAfter(value, namespace string) ([]string, bool) {
+	var after []string
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimSpace(name)
+		if !strings.Contains(name, "/") {
+			name = namespace + "/" + name
+		}
+		ns, workload, _ := strings.Cut(name, "/")
+		if len(validation.IsDNS1123Label(ns)) > 0 || len(validation.IsDNS1123Subdomain(workload)) > 0 {
+			return nil, false
+		}
+		if !slices.Contains(after, name) {
+			after = append(after, name)
+		}
+	}
+	return after, true
 }
 
 // handoffGrace returns what the user said, else none for an API server, which

@@ -14,6 +14,7 @@ type Facts struct {
 	Ready  *Probe        // readiness as we ask it ourselves; nil: none that we can ask
 	Grace  time.Duration // for the checkpoint to end in at a handoff; 0: SIGKILL at once
 	Images []string      // without duplicates, in the order of the containers
+	After  []string      // workloads that a start waits for, as namespace/workload
 }
 
 // Lock says which container takes which lock.
@@ -51,6 +52,9 @@ func FactsOf(sanitized *v1.Pod) (Facts, error) {
 		f.Ready = plainReadiness(spec)
 	}
 	f.Grace, _ = parseGrace(sanitized.Annotations[AnnotationHandoffGrace])
+	if after, ok := sanitized.Annotations[AnnotationAfter]; ok {
+		f.After, _ = parseAfter(after, sanitized.Namespace)
+	}
 	for _, c := range allContainers(spec) {
 		if !slices.Contains(f.Images, c.Image) {
 			f.Images = append(f.Images, c.Image)
@@ -115,6 +119,11 @@ func verify(pod *v1.Pod) error {
 	}
 	if _, ok := parseGrace(pod.Annotations[AnnotationHandoffGrace]); !ok {
 		return fmt.Errorf("annotation %s: no duration", AnnotationHandoffGrace)
+	}
+	if after, ok := pod.Annotations[AnnotationAfter]; ok {
+		if _, ok := parseAfter(after, pod.Namespace); !ok {
+			return fmt.Errorf("annotation %s: no names of workloads", AnnotationAfter)
+		}
 	}
 	return noReference(&pod.Spec)
 }

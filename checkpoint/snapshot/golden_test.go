@@ -96,6 +96,9 @@ func facts(s *Snapshot) []byte {
 		fmt.Fprintf(&b, "ready   %s %s%s within %s %v\n", s.Ready.Scheme, s.Ready.Host, s.Ready.Path, s.Ready.Timeout, s.Ready.Header)
 	}
 	fmt.Fprintf(&b, "grace   %s\nimages  %s\n", s.Grace, strings.Join(s.Images, " "))
+	if len(s.After) > 0 {
+		fmt.Fprintf(&b, "after   %s\n", strings.Join(s.After, " "))
+	}
 	for _, f := range s.Findings {
 		fmt.Fprintf(&b, "finding %s\n", f)
 	}

@@ -51,6 +51,7 @@ func TestManifestRefuses(t *testing.T) {
 		{`volumes ["lock"] are no payload volumes`, activation, map[string]string{"tmp": "/state", "lock": "/elsewhere"}, nil},
 		{"no checkpoint", activation, payload, func(p *v1.Pod) { p.Annotations = nil }},
 		{"no checkpoint", activation, payload, func(p *v1.Pod) { p.Namespace = "default" }},
+		{"no names of workloads", activation, payload, annotate(AnnotationAfter, "a/b/c")},
 		{"spec.serviceAccountName", activation, payload, func(p *v1.Pod) { p.Spec.ServiceAccountName = "a" }},
 	} {
 		pod := sanitized(t, "web")

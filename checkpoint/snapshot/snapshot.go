@@ -91,7 +91,7 @@ func Take(pod *v1.Pod, o Objects, c Config) (*Snapshot, error) {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   id.Namespace,
-			Annotations: id.annotations(settings.handoffGrace(spec)),
+			Annotations: id.annotations(settings.handoffGrace(spec), settings.after),
 		},
 		Spec: *spec,
 	}

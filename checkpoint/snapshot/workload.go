@@ -72,7 +72,7 @@ func (id Identity) named() bool {
 }
 
 // annotations are those of a generation, from which IdentityOf and FactsOf read.
-func (id Identity) annotations(grace time.Duration) map[string]string {
+func (id Identity) annotations(grace time.Duration, after []string) map[string]string {
 	a := map[string]string{
 		AnnotationCheckpointOf: id.Namespace + "/" + id.Workload,
 		AnnotationKind:         id.Kind,
@@ -80,6 +80,9 @@ func (id Identity) annotations(grace time.Duration) map[string]string {
 	}
 	if id.Lock != "" {
 		a[AnnotationLock] = id.Lock
+	}
+	if len(after) > 0 {
+		a[AnnotationAfter] = strings.Join(after, ",")
 	}
 	return a
 }
