@@ -15,7 +15,7 @@ func TestDeps(t *testing.T) {
 		"k8s.io/client-go/kubernetes", "k8s.io/client-go/informers", "k8s.io/client-go/tools/events",
 		"k8s.io/cri-client", "k8s.io/cli-runtime", "sigs.k8s.io/controller-runtime",
 		"go.etcd.io/etcd", "go.opentelemetry.io", "golang.org/x/net/trace",
-		"github.com/containerd/containerd/v2/client",
+		"github.com/containerd/containerd", "github.com/containerd/ttrpc", "github.com/sirupsen/logrus",
 		"github.com/stretchr/testify", "github.com/rogpeppe/go-internal", "testing", "net/http/httptest",
 	}
 	// As the daemon is built: without the tag, grpc brings golang.org/x/net/trace.

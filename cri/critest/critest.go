@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	events "github.com/containerd/containerd/api/services/events/v1"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -64,6 +65,7 @@ type Server struct {
 	most    int           // that were under way at once
 	resumed chan struct{} // closed unless it hangs
 	fail    codes.Code
+	heard   map[chan string][]string // the filters of each subscriber of events
 }
 
 // Start returns a runtime without pods that is up. It goes down with the test.
@@ -71,7 +73,7 @@ func Start(t testing.TB) *Server {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cri") //nolint:usetesting // the path of a socket must be short
 	require.NoError(t, err)
-	s := &Server{t: t, socket: filepath.Join(dir, "cri.sock"), resumed: make(chan struct{})}
+	s := &Server{t: t, socket: filepath.Join(dir, "cri.sock"), resumed: make(chan struct{}), heard: map[chan string][]string{}}
 	close(s.resumed)
 	t.Cleanup(func() {
 		s.Down()
@@ -87,9 +89,18 @@ func (s *Server) Endpoint() string { return "unix://" + s.socket }
 // Up makes the server listen, if it is down. What it holds is kept.
 func (s *Server) Up() {
 	s.serve(func(g *grpc.Server) {
-		runtimeapi.RegisterRuntimeServiceServer(g, runtimeService{Server: s})
-		runtimeapi.RegisterImageServiceServer(g, imageService{Server: s})
+		s.registerV1(g)
+		events.RegisterEventsServer(g, eventService{server: s})
 	})
+}
+
+// UpWithoutEvents makes the server listen, if it is down, without containerd's
+// event service: as CRI-O does.
+func (s *Server) UpWithoutEvents() { s.serve(s.registerV1) }
+
+func (s *Server) registerV1(g *grpc.Server) {
+	runtimeapi.RegisterRuntimeServiceServer(g, runtimeService{Server: s})
+	runtimeapi.RegisterImageServiceServer(g, imageService{Server: s})
 }
 
 // UpWithoutV1 makes the server listen, if it is down, with none of CRI's

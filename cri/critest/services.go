@@ -45,26 +45,45 @@ func (c Container) wire(s Sandbox) *runtimeapi.Container {
 		ImageRef:     c.ImageRef,
 		State:        c.State,
 		CreatedAt:    c.CreatedAt.UnixNano(),
-		Labels: map[string]string{
-			"io.kubernetes.pod.namespace":  s.Namespace,
-			"io.kubernetes.pod.name":       s.Name,
-			"io.kubernetes.pod.uid":        s.UID,
-			"io.kubernetes.container.name": c.Name,
-		},
+		Labels:       s.kubelets(),
 	}
 }
 
-func (s runtimeService) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+// kubelets are the labels that the kubelet puts on sandbox and container.
+func (s Sandbox) kubelets() map[string]string {
+	return map[string]string{
+		"io.kubernetes.pod.namespace": s.Namespace,
+		"io.kubernetes.pod.name":      s.Name,
+		"io.kubernetes.pod.uid":       s.UID,
+	}
+}
+
+func (s Sandbox) selected(by map[string]string) bool {
+	labels := s.kubelets()
+	for key, value := range by {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+func (s runtimeService) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	var answer runtimeapi.ListPodSandboxResponse
 	for _, p := range s.pods {
-		answer.Items = append(answer.Items, p.wire())
+		if p.selected(r.GetFilter().GetLabelSelector()) {
+			answer.Items = append(answer.Items, p.wire())
+		}
 	}
 	return &answer, nil
 }
 
-func (s runtimeService) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (s runtimeService) ListContainers(_ context.Context, r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	var answer runtimeapi.ListContainersResponse
 	for _, p := range s.pods {
+		if !p.selected(r.GetFilter().GetLabelSelector()) {
+			continue
+		}
 		for _, c := range p.containers {
 			answer.Containers = append(answer.Containers, c.wire(p.Sandbox))
 		}
