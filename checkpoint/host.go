@@ -76,7 +76,8 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 		runtime: runtime, probes: map[store.Key]*prober{}, ending: map[string]bool{},
 	}
 	h.wants.Store(&Wants{})
-	h.pods = newPoller(Clock(h), h.heard, 900*time.Millisecond, c.Poll, inMotion, runtime.Pods)
+	h.pods = newPoller(Clock(h), h.heard, 900*time.Millisecond, c.Poll, inMotion,
+		func(ctx context.Context) ([]cri.Pod, error) { return runtime.Pods(ctx, c.Namespaces...) })
 	h.images = newPoller(Clock(h), h.heard, 2*time.Second, 30*time.Second, 30*time.Second, h.askImages)
 	h.kubelet = newPoller(Clock(h), h.heard, time.Second, 2*time.Second, 250*time.Millisecond, sockets.View)
 	h.api = newPoller(Clock(h), h.heard, 5*time.Second, 5*time.Second, 2*time.Second,
