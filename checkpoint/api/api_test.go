@@ -76,7 +76,7 @@ func TestEveryFailureIsUnknownAndPasses(t *testing.T) {
 		"403 system":   {fail(system, 403), api.ErrForbidden, `get namespaces kube-system: forbidden: namespaces "kube-system" is forbidden: User "apitest"`},
 		"403 node":     {fail(node, 403), api.ErrForbidden, "get nodes master-0: forbidden: "},
 		"403 list":     {fail(list, 403), api.ErrForbidden, "list pods in namespace kube-system: forbidden: "},
-		"403 remedy":   {fail(list, 403), api.ErrForbidden, "grant it as manifests/rbac.yaml does"},
+		"403 remedy":   {fail(list, 403), api.ErrForbidden, "grant it as manifests/base/rbac.yaml does"},
 		"404 of paths": {fail("/", 404), api.ErrAnswer, "404 Not Found: is https://127.0.0.1:"},
 		"404 node":     {fail(node, 404), api.ErrAnswer, "get nodes master-0: "},
 		"404 list":     {fail(list, 404), api.ErrAnswer, "list pods in namespace kube-system: "},

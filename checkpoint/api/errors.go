@@ -61,7 +61,7 @@ func (s *server) refused(status metav1.Status, name string, foreign bool) error 
 	case code == http.StatusUnauthorized:
 		return fmt.Errorf("%w: those in %s%s", ErrUnauthorized, s.kubeconfig, s.expired())
 	case code == http.StatusForbidden:
-		return fmt.Errorf("%w: %s: grant it as manifests/rbac.yaml does, if this does not pass within minutes of the API server's start", ErrForbidden, said)
+		return fmt.Errorf("%w: %s: grant it as manifests/base/rbac.yaml does, if this does not pass within minutes of the API server's start", ErrForbidden, said)
 	case code == http.StatusNotFound && !foreign && status.Details != nil && status.Details.Name == name:
 		return errNotFound
 	case code == http.StatusTooManyRequests:

@@ -18,9 +18,9 @@
 //     makes about twenty fsyncs, so that its time is to be seen beside this one.
 //   - "start" runs from just before the daemon's exec until it says that the
 //     manifest and its directory are on stable storage. The state directory
-//     holds one generation of manifests/kube-apiserver.yaml with its Secret; the
-//     API server refuses connections, or accepts and never answers, or the
-//     kernel drops what is sent to it. All must take the same time.
+//     holds one generation of manifests/control-plane/kube-apiserver.yaml with its
+//     Secret; the API server refuses connections, or accepts and never answers,
+//     or the kernel drops what is sent to it. All must take the same time.
 //   - "lock" runs from just before the SIGKILL of the holder until the program
 //     that the waiter became has read the clock: the start of a small Go program
 //     is in it.

@@ -112,11 +112,11 @@ func (n node) commit(t *testing.T, pod *corev1.Pod, secret *corev1.Secret) {
 	require.NoError(t, err)
 }
 
-// parent is the pod of manifests/kube-apiserver.yaml, as a controller makes it,
+// parent is the pod of kube-apiserver.yaml, as a controller makes it,
 // and a Secret of the size of the real one.
 func parent(t *testing.T, locks string) (*corev1.Pod, *corev1.Secret) {
 	t.Helper()
-	data, err := os.ReadFile("../../manifests/kube-apiserver.yaml")
+	data, err := os.ReadFile("../../manifests/control-plane/kube-apiserver.yaml")
 	require.NoError(t, err)
 	var set appsv1.DaemonSet
 	require.NoError(t, yaml.UnmarshalStrict(data, &set))

@@ -56,7 +56,7 @@ func (l *Lab) manifest(name string, into any) error {
 // daemonSet is the self-hosted API server.
 func (l *Lab) daemonSet() (*appsv1.DaemonSet, error) {
 	set := &appsv1.DaemonSet{}
-	if err := l.manifest("kube-apiserver.yaml", set); err != nil {
+	if err := l.manifest("control-plane/kube-apiserver.yaml", set); err != nil {
 		return nil, err
 	}
 	img, err := kubernetesImage(l.made.Kubernetes, l.made.Version)

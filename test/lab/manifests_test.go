@@ -112,7 +112,7 @@ func requireStatic(t *testing.T, pod *corev1.Pod) {
 }
 
 func TestObjectsGoWhereTheAPIServerKeepsThem(t *testing.T) {
-	objects, err := sample(t, Options{}).objects("rbac.yaml")
+	objects, err := sample(t, Options{}).objects("base/rbac.yaml")
 	require.NoError(t, err)
 	var paths []string
 	for _, o := range objects {

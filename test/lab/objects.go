@@ -21,7 +21,7 @@ func (l *Lab) apply(ctx context.Context, certs *pki) error {
 	if err := l.create(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, systemSpace, secret); err != nil {
 		return err
 	}
-	objects, err := l.objects("rbac.yaml")
+	objects, err := l.objects("base/rbac.yaml")
 	if err != nil {
 		return err
 	}
