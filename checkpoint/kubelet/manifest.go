@@ -19,6 +19,7 @@ const (
 	ofAnnotation         = "pod-checkpointer.io/checkpoint-of" // namespace/workload
 	generationAnnotation = "pod-checkpointer.io/generation"
 	activationAnnotation = "pod-checkpointer.io/activation"
+	copyAnnotation       = "pod-checkpointer.io/copy-of" // namespace/workload, of the daemon's static copy
 )
 
 // head is the little that is read of a manifest.
@@ -56,12 +57,28 @@ func parse(data []byte) (head, error) {
 // ours tells whether the file is one of ours: one whose annotations name a workload
 // of the pod's own namespace, and a generation.
 func (h head) ours() (workload string, generation int64, ok bool) {
-	namespace, workload, ok := strings.Cut(h.Metadata.Annotations[ofAnnotation], "/")
-	if !ok || workload == "" || namespace != h.Metadata.Namespace {
+	workload, ok = h.names(ofAnnotation)
+	if !ok {
 		return "", 0, false
 	}
 	generation, err := strconv.ParseInt(h.Metadata.Annotations[generationAnnotation], 10, 64)
 	return workload, generation, err == nil
+}
+
+// copyOf tells whether the file is a static copy of the daemon, and of which workload.
+func (h head) copyOf() (workload string, ok bool) { return h.names(copyAnnotation) }
+
+// names reads an annotation that names a workload of the pod's own namespace.
+func (h head) names(annotation string) (workload string, ok bool) {
+	namespace, workload, ok := strings.Cut(h.Metadata.Annotations[annotation], "/")
+	return workload, ok && workload != "" && namespace == h.Metadata.Namespace
+}
+
+// written tells whether we wrote the file: the kubelet's pod is our doing.
+func (h head) written() bool {
+	_, _, ours := h.ours()
+	_, copied := h.copyOf()
+	return ours || copied
 }
 
 // staticName is the name that the kubelet gives a static pod
@@ -87,6 +104,9 @@ func File(namespace, workload string) string {
 }
 
 const prefix, suffix = "pod-checkpointer-", ".json"
+
+// CopyFile is the name of the daemon's own static copy. [File] never gives it.
+const CopyFile = "pod-checkpointer.json"
 
 // named tells whether a file has a name that File gives.
 func named(file string) bool {

@@ -30,12 +30,22 @@ type Manifest struct {
 	Data                []byte // the whole file
 }
 
+// Copy is a static copy of the daemon: ours, and no workload's checkpoint.
+type Copy struct {
+	File                string // its name in the directory; CopyFile, unless somebody copied it
+	Namespace, Workload string // of which it is a copy
+	UID                 string // of the pod
+	PodName             string // as the kubelet knows it
+	Data                []byte // the whole file
+}
+
 // Pod is a static pod of somebody else.
 type Pod struct{ File, Namespace, Name string }
 
 // Listing is what the kubelet finds in the directory, sorted by file.
 type Listing struct {
 	Ours     []Manifest
+	Copies   []Copy
 	Foreign  []Pod
 	Problems []Problem
 }
@@ -124,6 +134,12 @@ func (m *Manifests) add(l *Listing, file string, data []byte) error {
 	}
 	namespace, name := h.Metadata.Namespace, staticName(h.Metadata.Name, m.node)
 	workload, generation, ours := h.ours()
+	if of, ok := h.copyOf(); ok && !ours {
+		l.Copies = append(l.Copies, Copy{
+			File: file, Namespace: namespace, Workload: of, UID: h.Metadata.UID, PodName: name, Data: data,
+		})
+		return nil
+	}
 	if !ours {
 		l.Foreign = append(l.Foreign, Pod{File: file, Namespace: namespace, Name: name})
 		return nil
@@ -152,8 +168,8 @@ func (m *Manifests) Write(file string, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("write manifest %s: %w", file, err)
 	}
-	if _, _, ours := h.ours(); !ours {
-		return fmt.Errorf("write manifest %s: it has no valid annotation %s", file, ofAnnotation)
+	if !h.written() {
+		return fmt.Errorf("write manifest %s: it has no valid annotation %s or %s", file, ofAnnotation, copyAnnotation)
 	}
 	dir, err := m.open()
 	if err != nil {
@@ -200,7 +216,7 @@ func own(dir *durable.Dir, file string) error {
 	if err != nil && named(file) {
 		return nil // what is left of one of ours after a crash of the disk
 	}
-	if _, _, ours := h.ours(); !ours {
+	if !h.written() {
 		return foreign
 	}
 	return nil
