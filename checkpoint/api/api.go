@@ -3,7 +3,7 @@
 //
 // A View is whole or it is an error, and an error means unknown: it never reads
 // as "no such pod". Nothing is kept from one View to the next. Each reads the
-// kubeconfig and the files that it names, opens its own connection and closes
+// credentials and the files that they name, opens its own connection and closes
 // it, so that a replaced certificate counts at once, and so that what an API
 // server which was killed or which hangs has left behind can't hold up the next
 // View. The TLS handshake that this costs is within the 2 ms of a whole View.
@@ -22,11 +22,17 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Config says whom to ask, and about what. All fields are required.
+// Config says whom to ask, as whom, and about what. The credentials are those of
+// Kubeconfig where it is set, and no others; else of ServiceAccount once there is
+// a token in it, else of Fallback. Which of them is chosen anew for each View,
+// and none need exist yet.
 type Config struct {
-	Kubeconfig string   // path; the file need not exist yet
-	Node       string   // this node's name, as the API knows it
-	Namespaces []string // whose pods to list, each with a LIST of its own, so that a Role in each is enough
+	Kubeconfig     string   // path
+	ServiceAccount string   // directory with a pod's service account: token and ca.crt
+	Endpoint       string   // URL of the API server for ServiceAccount
+	Fallback       string   // path of a kubeconfig
+	Node           string   // required: this node's name, as the API knows it
+	Namespaces     []string // required: whose pods to list, each with a LIST of its own, so that a Role in each is enough
 }
 
 // View is what the API server said of one node at one time.
@@ -50,8 +56,8 @@ type Client struct{ config Config }
 // New checks that nothing is left out of config; it touches no file and no network.
 func New(config Config) (*Client, error) {
 	switch {
-	case config.Kubeconfig == "":
-		return nil, errors.New("no kubeconfig named")
+	case len(config.sources()) == 0:
+		return nil, errors.New("no kubeconfig and no service account named")
 	case config.Node == "":
 		return nil, errors.New("no node named")
 	case len(config.Namespaces) == 0 || slices.Contains(config.Namespaces, ""):
@@ -75,7 +81,7 @@ func (c *Client) View(ctx context.Context, refs func(*corev1.Pod) []types.Namesp
 
 	s, err := c.connect(ctx)
 	if err != nil {
-		return View{}, fmt.Errorf("%w %s: %w", ErrKubeconfig, c.config.Kubeconfig, err)
+		return View{}, err
 	}
 	var v View
 	if err := c.identity(ctx, s, &v); err != nil {

@@ -72,7 +72,7 @@ func TestEveryFailureIsUnknownAndPasses(t *testing.T) {
 	}{
 		"refused":      {(*apitest.Server).Kill, api.ErrUnreachable, "get namespaces kube-system: API server not reachable: https://127.0.0.1:"},
 		"hung":         {(*apitest.Server).Hang, api.ErrTimeout, "get namespaces kube-system: no answer in time: https://127.0.0.1:"},
-		"401":          {fail("/", 401), api.ErrUnauthorized, "get namespaces kube-system: credentials not accepted: those in /"},
+		"401":          {fail("/", 401), api.ErrUnauthorized, "get namespaces kube-system: credentials not accepted: those of kubeconfig /"},
 		"403 system":   {fail(system, 403), api.ErrForbidden, `get namespaces kube-system: forbidden: namespaces "kube-system" is forbidden: User "apitest"`},
 		"403 node":     {fail(node, 403), api.ErrForbidden, "get nodes master-0: forbidden: "},
 		"403 list":     {fail(list, 403), api.ErrForbidden, "list pods in namespace kube-system: forbidden: "},
@@ -207,7 +207,7 @@ func TestViewEndsWhenCanceled(t *testing.T) {
 
 func TestNewRefusesWhatWouldReadAsAnEmptyNode(t *testing.T) {
 	for _, config := range []api.Config{
-		{Node: "n", Namespaces: []string{"kube-system"}},
+		{Node: "n", Namespaces: []string{"kube-system"}, Endpoint: "https://127.0.0.1"},
 		{Kubeconfig: "k", Namespaces: []string{"kube-system"}},
 		{Kubeconfig: "k", Node: "n"},
 		{Kubeconfig: "k", Node: "n", Namespaces: []string{""}},

@@ -17,7 +17,7 @@ import (
 // Why a View, or one Secret of it, is unknown. The text of an error says what
 // was asked and what helps; it holds no token and no part of an object.
 var (
-	ErrKubeconfig   = errors.New("use kubeconfig")                 // absent, broken, or a file that it names is
+	ErrCredentials  = errors.New("use credentials")                // absent, broken, or a file that they name is
 	ErrUnreachable  = errors.New("API server not reachable")       // refused, reset, or its certificate is not trusted
 	ErrTimeout      = errors.New("no answer in time")              // the deadline of the context passed
 	ErrUnauthorized = errors.New("credentials not accepted")       // 401
@@ -40,14 +40,14 @@ func (s *server) explain(ctx context.Context, what, name string, err error) erro
 	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("%s: %w", what, context.Canceled)
 	case ctx.Err() != nil, errors.As(err, &network) && network.Timeout():
-		return fmt.Errorf("%s: %w: %s", what, ErrTimeout, s.host)
+		return fmt.Errorf("%s: %w: %s", what, ErrTimeout, s.config.Host)
 	case errors.As(err, &status):
 		return fmt.Errorf("%s: %w", what, s.refused(status.Status(), name, apierrors.IsUnexpectedServerError(err)))
 	}
 	if full := (*url.Error)(nil); errors.As(err, &full) {
 		err = full.Err // without the URL, which what has said in fewer words
 	}
-	return fmt.Errorf("%s: %w: %s: %w", what, ErrUnreachable, s.host, err)
+	return fmt.Errorf("%s: %w: %s: %w", what, ErrUnreachable, s.config.Host, err)
 }
 
 // refused explains an HTTP status. It is foreign if no Status object came with
@@ -59,7 +59,7 @@ func (s *server) refused(status metav1.Status, name string, foreign bool) error 
 	}
 	switch code := status.Code; {
 	case code == http.StatusUnauthorized:
-		return fmt.Errorf("%w: those in %s%s", ErrUnauthorized, s.kubeconfig, s.expired())
+		return fmt.Errorf("%w: those of %s%s", ErrUnauthorized, s.from, s.expired())
 	case code == http.StatusForbidden:
 		return fmt.Errorf("%w: %s: grant it as manifests/base/rbac.yaml does, if this does not pass within minutes of the API server's start", ErrForbidden, said)
 	case code == http.StatusNotFound && !foreign && status.Details != nil && status.Details.Name == name:
@@ -69,16 +69,17 @@ func (s *server) refused(status metav1.Status, name string, foreign bool) error 
 	case code >= http.StatusInternalServerError:
 		return fmt.Errorf("%w: %s", ErrServer, said)
 	}
-	return fmt.Errorf("%w: %s: is %s the API server?", ErrAnswer, said, s.host)
+	return fmt.Errorf("%w: %s: is %s the API server?", ErrAnswer, said, s.config.Host)
 }
 
 // expired adds the likeliest reason of a 401. The wall clock is the one that
-// certificates are judged by.
+// certificates and tokens are judged by.
 func (s *server) expired() string {
-	if s.certificateEnds.IsZero() || time.Now().Before(s.certificateEnds) {
+	what, at := expiry(s.config)
+	if at.IsZero() || time.Now().Before(at) {
 		return ""
 	}
-	return ": the client certificate expired at " + s.certificateEnds.UTC().Format(time.RFC3339)
+	return ": the " + what + " expired at " + at.UTC().Format(time.RFC3339)
 }
 
 // firstLine keeps a log line short, whatever a server sends.

@@ -49,13 +49,13 @@ func TestBrokenKubeconfigIsNamedAndRecovers(t *testing.T) {
 		{with(token, "{client-certificate: absent, client-key: absent}"), "absent: no such file"},
 	}
 	_, err = view(t, c)
-	require.EqualError(t, err, "use kubeconfig "+path+": no such file or directory")
+	require.EqualError(t, err, "use credentials: file does not exist: "+path+": write it, or correct --kubeconfig")
 	require.ErrorIs(t, err, os.ErrNotExist)
 	for _, b := range broken {
 		require.NoError(t, os.WriteFile(path, []byte(b.content), 0o600))
 		_, err = view(t, c)
-		require.ErrorIs(t, err, api.ErrKubeconfig, b.content)
-		require.ErrorContains(t, err, "use kubeconfig "+path+": ", b.content)
+		require.ErrorIs(t, err, api.ErrCredentials, b.content)
+		require.ErrorContains(t, err, "use credentials of kubeconfig "+path+": ", b.content)
 		require.ErrorContains(t, err, b.says, b.content)
 	}
 	require.Empty(t, s.Requests())
@@ -81,7 +81,7 @@ func TestReplacedTokenCountsAtOnce(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(token, nil, 0o600))
 	_, err := view(t, c)
-	require.ErrorIs(t, err, api.ErrKubeconfig)
+	require.ErrorIs(t, err, api.ErrCredentials)
 }
 
 func TestExpiredCertificateIsNamedAndReplaced(t *testing.T) {
@@ -100,7 +100,7 @@ func TestExpiredCertificateIsNamedAndReplaced(t *testing.T) {
 	install("old", time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC))
 	_, err := view(t, c)
 	require.ErrorIs(t, err, api.ErrUnauthorized)
-	require.ErrorContains(t, err, "those in "+kubeconfig+": the client certificate expired at 2020-01-02T03:04:05Z")
+	require.ErrorContains(t, err, "those of kubeconfig "+kubeconfig+": the client certificate expired at 2020-01-02T03:04:05Z")
 
 	install("new", time.Now().Add(time.Hour))
 	_, err = view(t, c)
@@ -109,7 +109,7 @@ func TestExpiredCertificateIsNamedAndReplaced(t *testing.T) {
 	_, otherKey := s.ClientCertificate("new", time.Now().Add(time.Hour))
 	require.NoError(t, os.WriteFile(key, otherKey, 0o600)) // between the two renames of a rotation
 	_, err = view(t, c)
-	require.ErrorIs(t, err, api.ErrKubeconfig)
+	require.ErrorIs(t, err, api.ErrCredentials)
 	require.ErrorContains(t, err, "private key does not match public key")
 }
 

@@ -96,7 +96,7 @@ func (m *machine) end() int {
 func TestDaemonWaitsForWhatIsMissing(t *testing.T) {
 	m := boot(t, func(string) {})
 	m.healthz(true, "ok\n")
-	for _, words := range []string{"runtime unknown: ", "cri.sock", "kubelet unknown: ", "api unknown: use kubeconfig ", "manifests unknown: "} {
+	for _, words := range []string{"runtime unknown: ", "cri.sock", "kubelet unknown: ", "api unknown: use credentials", "manifests unknown: "} {
 		m.healthz(true, words)
 	}
 	require.NoError(t, os.Mkdir(filepath.Join(m.dir, "manifests"), 0o755))
@@ -127,7 +127,7 @@ func TestDaemonNamesABrokenKubeconfig(t *testing.T) {
 	m := boot(t, func(dir string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), []byte("token: secret-token\n{"), 0o600))
 	})
-	m.healthz(true, "api unknown: use kubeconfig "+filepath.Join(m.dir, "kubeconfig")+": ")
+	m.healthz(true, "api unknown: use credentials of kubeconfig "+filepath.Join(m.dir, "kubeconfig")+": ")
 	require.Zero(t, m.end())
 	require.NotContains(t, m.log.String(), "secret-token")
 }

@@ -54,7 +54,7 @@ func TestCredentialsThatExpire(t *testing.T) {
 	m.healthz(true, "ok\n")
 	m.healthz(false, "api unknown: ")
 	server.Accept(func(*http.Request) bool { return false })
-	m.healthz(true, "api unknown: get namespaces kube-system: credentials not accepted: those in "+config)
+	m.healthz(true, "api unknown: get namespaces kube-system: credentials not accepted: those of kubeconfig "+config)
 	server.Accept(func(*http.Request) bool { return true })
 	m.healthz(false, "api unknown: ")
 	require.Zero(t, m.end(), m.log.String())

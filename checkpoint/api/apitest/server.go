@@ -80,6 +80,15 @@ func (s *Server) WriteKubeconfig(path string, user *clientcmdapi.AuthInfo) {
 	require.NoError(s.t, os.WriteFile(path, data, 0o600))
 }
 
+// WriteServiceAccount writes what the kubelet mounts in a pod, with token, to the
+// directory dir, which it makes if needed.
+func (s *Server) WriteServiceAccount(dir, token string) {
+	s.t.Helper()
+	require.NoError(s.t, os.MkdirAll(dir, 0o700))
+	require.NoError(s.t, os.WriteFile(filepath.Join(dir, "token"), []byte(token), 0o600))
+	require.NoError(s.t, os.WriteFile(filepath.Join(dir, "ca.crt"), s.authority.certificate, 0o600))
+}
+
 // Kill ends the server's process: its connections are reset and new ones refused.
 func (s *Server) Kill() {
 	s.mu.Lock()
