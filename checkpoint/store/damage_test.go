@@ -343,7 +343,7 @@ func TestNewerFormatIsLeftAsItIs(t *testing.T) {
 		_, err := s.Stage(api, 1, id1)
 		require.NoError(t, err)
 		d := dirOf(t, k)
-		require.NoError(t, d.WriteFile(name, bytesOf(format+1, kind, []byte(`{"new":true}`)), 0o600))
+		require.NoError(t, d.WriteFile(name, bytesOf(Format+1, kind, []byte(`{"new":true}`)), 0o600))
 		require.NoError(t, d.WriteFile(durable.TempPrefix+"x", nil, 0o600))
 		require.NoError(t, d.WriteFile(api.record(1), []byte("bad"), 0o600))
 		before := files(t, d)

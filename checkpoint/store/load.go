@@ -111,7 +111,7 @@ func (s *Store) loadNode() error {
 	found, err := s.read("node", "node.json", &node)
 	switch {
 	case err == nil && found:
-		node.Format = format
+		node.Format = Format
 		s.node = node
 	case s.isBad(err):
 		// No identity is that of a node on which nothing was stored. Whoever compares

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// format is the newest that this package knows, and the one that it writes.
-const format = 1
+// Format is the newest that this package knows, and the one that it writes.
+const Format = 1
 
 // ErrNewerFormat is the error of a store that a newer daemon wrote.
 var ErrNewerFormat = errors.New("newer format")
@@ -49,7 +49,7 @@ func seal(kind string, body any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", kind, err)
 	}
-	return bytesOf(format, kind, data), nil
+	return bytesOf(Format, kind, data), nil
 }
 
 func bytesOf(format int, kind string, body []byte) []byte {
@@ -70,11 +70,11 @@ func unseal(kind string, data []byte, body any) error {
 	if !bytes.Equal(data, bytesOf(f.Format, kind, f.Body)) {
 		return errBad("its checksum is wrong")
 	}
-	if f.Format > format {
+	if f.Format > Format {
 		return fmt.Errorf("it has format %d and this daemon knows formats up to %d: "+
-			"run the version that wrote it, or export there and import here: %w", f.Format, format, ErrNewerFormat)
+			"run the version that wrote it, or export there and import here: %w", f.Format, Format, ErrNewerFormat)
 	}
-	if err := json.Unmarshal(f.Body, body); err != nil || f.Format != format {
+	if err := json.Unmarshal(f.Body, body); err != nil || f.Format != Format {
 		return errBad("it is no record of this daemon")
 	}
 	return nil

@@ -47,7 +47,7 @@ func (s *Store) setState(k Key, state State) (State, error) {
 
 // SetNode stores the identity of the node.
 func (s *Store) SetNode(n Node) error {
-	n.Format = format
+	n.Format = Format
 	if n == s.node {
 		return nil
 	}

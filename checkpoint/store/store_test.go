@@ -135,7 +135,7 @@ func TestWhatIsStoredIsThereAgain(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, s.Workloads(), again.Workloads())
 			assert.Equal(t, s.Node(), again.Node())
-			assert.Equal(t, format, again.Node().Format)
+			assert.Equal(t, Format, again.Node().Format)
 			assert.Empty(t, again.Problems())
 
 			all := again.Workloads()
