@@ -18,7 +18,7 @@ import (
 type Process struct {
 	PID         int    // in the pid namespace of the procfs that was read
 	StartTime   uint64 // field 22 of /proc/PID/stat, so that a reused PID is not mistaken
-	ContainerID string // "" outside of a container
+	ContainerID string // "" outside of a container, and of one whose cgroup is the root of the reader's namespace
 	PodUID      string // as the API has it; "" outside of a pod
 }
 
@@ -41,6 +41,9 @@ func readProcess(proc string, pid int) (Process, error) {
 		return p, fmt.Errorf("read process %d: %w", pid, err)
 	}
 	p.ContainerID, p.PodUID = parseCgroup(string(cgroup))
+	if atRoot(string(cgroup)) {
+		p.PodUID = podByMounts(dir)
+	}
 	return p, nil
 }
 
