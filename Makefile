@@ -4,8 +4,12 @@ CACHE    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pod-checkpointer
 GOLANGCI := v2.15.0
 LINTER   := $(CACHE)/golangci-lint-$(GOLANGCI)/golangci-lint
 TAGS     := grpcnotrace
+E2E      := go test -tags $(TAGS),e2e -count=1 -timeout 30m -v ./test/e2e
 BUILD    := CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags '-s -w'
-STAGES   := lint unit sim e2e
+STAGES   := lint unit sim e2e pairs
+
+# Kubernetes/containerd beside the lab's default v1.37.2/2.4.2.
+PAIRS    := v1.37.2/1.6.20 v1.34.4/2.4.2 v1.34.4/1.6.20
 
 export GOFLAGS := $(GOFLAGS) -buildvcs=false
 
@@ -37,10 +41,18 @@ sim:
 	go test -tags $(TAGS) ./test/sim
 
 e2e:
-	go test -tags $(TAGS),e2e -count=1 -timeout 30m -v ./test/e2e
+	$(E2E)
+
+pairs:
+	@for pair in $(PAIRS); do \
+		begin=$$(date +%s); echo "== one reboot on Kubernetes/containerd $$pair"; \
+		$(E2E) -run 'TestReboot$$' -cuts 1 -kubernetes "$${pair%/*}" -containerd "$${pair#*/}" \
+			|| { echo "== $$pair failed after $$(($$(date +%s) - begin)) s"; exit 1; }; \
+		echo "== $$pair passed in $$(($$(date +%s) - begin)) s"; \
+	done
 
 demo:
-	go test -tags $(TAGS),e2e -count=1 -timeout 30m -v ./test/e2e -run 'TestReboot$$' -keep
+	$(E2E) -run 'TestReboot$$' -keep
 
 bench:
 	go test -tags $(TAGS),e2e -count=1 -timeout 60m -v ./test/bench -run TestBench

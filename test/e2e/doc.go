@@ -2,6 +2,7 @@
 //
 //	go test -tags grpcnotrace,e2e -count=1 -v ./test/e2e                    # all scenarios
 //	go test -tags grpcnotrace,e2e -count=1 -v ./test/e2e -run 'TestReboot$' -keep
+//	go test -tags grpcnotrace,e2e -count=1 -v ./test/e2e -run 'TestReboot$' -cuts 1 -kubernetes v1.34.4 -containerd 1.6.20
 //
 // It needs what package lab needs: Linux, root, and a machine with Go and
 // Debian's packages. One cluster is shared by all scenarios. Each begins and

@@ -17,9 +17,11 @@ import (
 )
 
 var (
-	keep     = flag.Bool("keep", false, "show what happens as it happens, and leave the cluster up")
-	daemon   = flag.String("pod-checkpointer", "", "ready daemon, instead of building it")
-	lockExec = flag.String("lock-exec", "", "ready lock-exec, instead of building it")
+	keep       = flag.Bool("keep", false, "show what happens as it happens, and leave the cluster up")
+	kubernetes = flag.String("kubernetes", "", "version of Kubernetes, instead of the lab's default")
+	containerd = flag.String("containerd", "", "version of containerd, instead of the lab's default")
+	daemon     = flag.String("pod-checkpointer", "", "ready daemon, instead of building it")
+	lockExec   = flag.String("lock-exec", "", "ready lock-exec, instead of building it")
 )
 
 // labName tells this cluster from others on the machine.
@@ -56,7 +58,8 @@ func run(m *testing.M) (code int) {
 	}
 	begun := time.Now()
 	l, err := lab.Up(ctx, lab.Options{
-		Name: labName, DaemonFlags: daemonFlags, PodCheckpointer: *daemon, LockExec: *lockExec,
+		Name: labName, Kubernetes: *kubernetes, Containerd: *containerd,
+		DaemonFlags: daemonFlags, PodCheckpointer: *daemon, LockExec: *lockExec,
 		Say: func(line string) { fmt.Println(line) },
 	})
 	if err != nil {

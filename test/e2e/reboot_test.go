@@ -3,12 +3,15 @@
 package e2e
 
 import (
+	"flag"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
+
+var cuts = flag.Int("cuts", 3, "how often TestReboot cuts the power")
 
 // TestReboot: the power of the only master is cut, again and again, and the API
 // is back each time without a hand. Then the parent takes over and nothing of
@@ -19,7 +22,7 @@ func TestReboot(t *testing.T) {
 	s.awaitPods("before")
 
 	var checkpoints []string
-	for range 3 {
+	for range *cuts {
 		s.cutPower()
 		now := s.await(soon, "the API, out of the checkpoint", byCheckpoint)
 		checkpoints = append(checkpoints, now.serves.uid)

@@ -14,7 +14,8 @@ type artefacts struct {
 	Checkout        string // the product's module
 	Kubernetes      string // folder with kubernetesParts
 	Version         string // of Kubernetes
-	Debian          string // folder with containerd, runc and CNI plugins
+	Containerd      string // folder with containerd, its shim and ctr
+	Debian          string // folder with what Debian's packages hold: runc and CNI plugins
 	Init            string // process 1 of the node
 	Pause           string
 	LockExec        string
@@ -39,11 +40,20 @@ func makeArtefacts(ctx context.Context, o Options, bin string, say logf) (artefa
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		made.Debian, err = fetchDebian(ctx, c, say)
+		if err == nil && o.Containerd == debianContainerd {
+			made.Containerd, err = unpackedContainerd(ctx, made.Debian)
+		}
 		return err
 	})
+	if o.Containerd != debianContainerd {
+		group.Go(func() (err error) {
+			made.Containerd, err = buildContainerd(ctx, c, root, o.Containerd, say)
+			return err
+		})
+	}
 	group.Go(func() (err error) {
 		if made.Kubernetes == "" {
-			made.Kubernetes, err = buildKubernetes(ctx, c, root, say)
+			made.Kubernetes, err = buildKubernetes(ctx, c, root, o.Kubernetes, say)
 		}
 		if err == nil {
 			made.Version, err = kubernetesVersion(ctx, made.Kubernetes)
@@ -102,7 +112,7 @@ func (a artefacts) daemonImage() (image, error) {
 
 // storeKey names a store of images by all that is in it and what made it.
 func (a artefacts) storeKey() (string, error) {
-	words := []string{"1", a.Debian} // the number changes when the layout of images does
+	words := []string{"1", a.Debian, a.Containerd} // the number changes when the layout of images does
 	for _, file := range []string{a.Pause, filepath.Join(a.Kubernetes, "kube-apiserver")} {
 		digest, err := fileDigest(file)
 		if err != nil {

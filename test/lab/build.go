@@ -10,18 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
 
 // modulePath is the product's module, whose commands the lab runs.
 const modulePath = "github.com/pod-checkpointer/pod-checkpointer"
-
-// kubernetesParts are the programs of a control plane, by the name that the
-// lab starts them under.
-var kubernetesParts = []string{
-	"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl",
-}
 
 // checkout is the folder of the product's module.
 func checkout(ctx context.Context) (string, error) {
@@ -52,65 +47,41 @@ func buildCommand(ctx context.Context, root, pkg, out string) error {
 	return nil
 }
 
-// kubernetesModule is the nested module and the key of what it builds.
-func kubernetesModule(root string) (dir, key string, err error) {
-	dir = filepath.Join(root, "test", "lab", "kubernetes")
-	words := []string{runtime.Version(), runtime.GOARCH}
-	for _, name := range []string{"go.mod", "go.sum", "main.go"} {
-		data, err := os.ReadFile(filepath.Join(dir, name))
+// nested is a module of the lab's own, which keeps what is slow to build out of
+// the product's go.mod.
+type nested struct {
+	dir   string
+	pkg   string   // what is built of it
+	flags []string // of go build and go list
+	files []string // what it is built from
+}
+
+// key names what is built.
+func (n nested) key() (string, error) {
+	words := append([]string{runtime.Version(), runtime.GOARCH}, n.flags...)
+	for _, name := range n.files {
+		data, err := os.ReadFile(filepath.Join(n.dir, name))
 		if err != nil {
-			return "", "", err
+			return "", err
 		}
 		words = append(words, string(data))
 	}
-	return dir, keyOf(words...), nil
+	return keyOf(words...), nil
 }
 
-// buildKubernetes returns a folder that holds a program for each of kubernetesParts.
-func buildKubernetes(ctx context.Context, c cache, root string, say logf) (string, error) {
-	dir, key, err := kubernetesModule(root)
-	if err != nil {
-		return "", err
+// build builds it and says how far it has come.
+func (n nested) build(ctx context.Context, out, link string, say logf) error {
+	total := 0 // unknown, if Go won't say
+	list, err := output(ctx, n.dir, "go", append(append([]string{"list", "-deps"}, n.flags...), n.pkg)...)
+	if err == nil {
+		total = strings.Count(list, "\n")
 	}
-	return c.get(ctx, "kubernetes", key, func(into string) error {
-		version, err := output(ctx, dir, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
-		if err != nil {
-			return err
-		}
-		version = strings.TrimSpace(version)
-		say("build Kubernetes %s and etcd: about 9 minutes on 2 cores the first time, a moment when Go's cache is warm", version)
-		cmd := goBuild(ctx, dir, filepath.Join(into, "kubernetes"), versionFlags(version), "-v", ".")
-		if err := runCounting(cmd, countPackages(ctx, dir), say); err != nil {
-			return fmt.Errorf("build Kubernetes: %w", err)
-		}
-		for _, part := range kubernetesParts {
-			if err := os.Symlink("kubernetes", filepath.Join(into, part)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	cmd := goBuild(ctx, n.dir, out, link, append(slices.Clone(n.flags), "-v", n.pkg)...)
+	return runCounting(cmd, filepath.Base(n.dir), total, say)
 }
 
-// versionFlags stamp the version; unstamped programs call themselves v0.0.0.
-func versionFlags(version string) string {
-	numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	base := "-X k8s.io/component-base/version."
-	return base + "gitVersion=" + version + " " + base + "gitMajor=" + numbers[0] + " " +
-		base + "gitMinor=" + numbers[1] + " -X k8s.io/client-go/pkg/version.gitVersion=" + version
-}
-
-// countPackages is how many packages a cold build compiles; 0 if Go won't say.
-func countPackages(ctx context.Context, dir string) int {
-	list, err := output(ctx, dir, "go", "list", "-deps", ".")
-	if err != nil {
-		return 0
-	}
-	return strings.Count(list, "\n")
-}
-
-// runCounting runs a "go build -v" and says every 15 s how far it has come.
-func runCounting(cmd *exec.Cmd, total int, say logf) error {
+// runCounting runs a "go build -v" of what and says every 15 s how far it has come.
+func runCounting(cmd *exec.Cmd, what string, total int, say logf) error {
 	pipe, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -145,44 +116,10 @@ func runCounting(cmd *exec.Cmd, total int, say logf) error {
 		case <-tick.C:
 			took := time.Since(begun).Round(time.Second)
 			if count == 0 {
-				say("  nothing to compile so far, after %s: it is in Go's cache, or still being downloaded", took)
+				say("  %s: nothing to compile so far, after %s: it is in Go's cache, or still being downloaded", what, took)
 				continue
 			}
-			say("  compiled %d of at most %d packages in %s", count, total, took)
+			say("  %s: compiled %d of at most %d packages in %s", what, count, total, took)
 		}
 	}
-}
-
-// kubernetesVersion asks the API server's program.
-func kubernetesVersion(ctx context.Context, dir string) (string, error) {
-	text, err := output(ctx, "/", filepath.Join(dir, "kube-apiserver"), "--version")
-	if err != nil {
-		return "", err
-	}
-	fields := strings.Fields(text)
-	if len(fields) != 2 || fields[0] != "Kubernetes" {
-		return "", fmt.Errorf("ask kube-apiserver for its version: unexpected answer %q", text)
-	}
-	return fields[1], nil
-}
-
-// kubernetesImage holds the control plane's programs. Those that are one file
-// under several names stay one.
-func kubernetesImage(dir, version string) (image, error) {
-	img := image{Ref: "lab.local/kube-apiserver:" + strings.ReplaceAll(version, "+", "_")}
-	first := map[string]string{}
-	for _, part := range kubernetesParts {
-		real, err := filepath.EvalSymlinks(filepath.Join(dir, part))
-		if err != nil {
-			return image{}, err
-		}
-		file := imageFile{Path: "/usr/local/bin/" + part, From: real}
-		if other, ok := first[real]; ok {
-			file = imageFile{Path: file.Path, Link: other}
-		} else {
-			first[real] = part
-		}
-		img.Files = append(img.Files, file)
-	}
-	return img, nil
 }

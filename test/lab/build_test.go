@@ -2,8 +2,10 @@ package lab
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
-	"strings"
+	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,10 +13,10 @@ import (
 
 func TestBuildThatFailsSaysWhy(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "echo one/package >&2; echo 'x.go:1: no such thing' >&2; exit 1")
-	err := runCounting(cmd, 2, func(string, ...any) {})
+	err := runCounting(cmd, "x", 2, func(string, ...any) {})
 	require.ErrorContains(t, err, "x.go:1: no such thing")
 	require.NotContains(t, err.Error(), "one/package")
-	require.NoError(t, runCounting(exec.Command("true"), 0, func(string, ...any) {}))
+	require.NoError(t, runCounting(exec.Command("true"), "x", 0, func(string, ...any) {}))
 }
 
 func TestVersionIsStampedWhereKubernetesLooks(t *testing.T) {
@@ -42,11 +44,42 @@ func TestProgramsThatAreOneFileStayOne(t *testing.T) {
 	require.Contains(t, links, "/usr/local/bin/kube-apiserver->etcd")
 }
 
-func TestKeyOfKubernetesFollowsItsSources(t *testing.T) {
-	dir, key, err := kubernetesModule("../..")
-	require.NoError(t, err)
-	require.True(t, strings.HasSuffix(dir, "test/lab/kubernetes"))
-	require.Len(t, key, 16)
-	_, _, err = kubernetesModule(t.TempDir())
+func TestWhatIsBuiltIsNamedByItsSources(t *testing.T) {
+	keys := map[string]bool{}
+	for _, m := range []nested{kubernetesModule("../..", "v1.37.2"), kubernetesModule("../..", "v1.34.4"), containerdModule("../..")} {
+		key, err := m.key()
+		require.NoError(t, err)
+		require.Len(t, key, 16)
+		require.False(t, keys[key], "another has it too")
+		keys[key] = true
+	}
+	_, err := kubernetesModule(t.TempDir(), "v1.37.2").key()
 	require.Error(t, err)
+
+	m := nested{dir: t.TempDir(), files: []string{"main.go"}}
+	require.NoError(t, os.WriteFile(filepath.Join(m.dir, "main.go"), nil, 0o600))
+	before, err := m.key()
+	require.NoError(t, err)
+	m.flags = []string{"-tags=other"}
+	after, err := m.key()
+	require.NoError(t, err)
+	require.NotEqual(t, before, after)
+}
+
+func TestEveryVersionIsThatOfItsModule(t *testing.T) {
+	for _, version := range KubernetesVersions {
+		requireModule(t, kubernetesModule("../..", version), "k8s.io/kubernetes "+version)
+	}
+	for _, version := range ContainerdVersions {
+		if version != debianContainerd {
+			requireModule(t, containerdModule("../.."), "github.com/containerd/containerd/v2 v"+version)
+		}
+	}
+}
+
+func requireModule(t *testing.T, m nested, line string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(m.dir, m.files[0]))
+	require.NoError(t, err)
+	require.Regexp(t, `\t`+regexp.QuoteMeta(line)+`( // indirect)?\n`, string(text))
 }

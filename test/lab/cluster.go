@@ -69,7 +69,7 @@ func (l *Lab) configure(certs *pki) error {
 	}
 	for path, text := range map[string]string{
 		"cni/net.d/10-lab.conflist": cniConfig(),
-		"containerd/config.toml":    containerdConfig(),
+		"containerd/config.toml":    containerdConfig(l.options.Containerd),
 		"kubernetes/kubelet.yaml":   kubeletConfig(l.cgroups().root),
 	} {
 		path = filepath.Join(etc, path)

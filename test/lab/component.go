@@ -26,9 +26,10 @@ const (
 // Where the node sees what the lab runs.
 const (
 	kubernetesDir = "/opt/lab/kubernetes"
+	containerdDir = "/opt/lab/containerd"
 	debianDir     = "/opt/lab/debian"
 	nodeLogs      = "/var/log/lab"
-	nodePath      = kubernetesDir + ":" + debianDir + "/usr/bin:" + debianDir + "/usr/sbin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	nodePath      = kubernetesDir + ":" + containerdDir + ":" + debianDir + "/usr/bin:" + debianDir + "/usr/sbin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
 // Start starts a component that does not run. For Containerd it returns when
@@ -126,10 +127,10 @@ func (l *Lab) unit(c Component) (node.Unit, error) {
 	case Etcd:
 		flags = etcdFlags
 	case Containerd:
-		u.Argv = []string{debianDir + "/usr/bin/containerd", "--config=/etc/containerd/config.toml"}
+		u.Argv = []string{containerdDir + "/containerd", "--config=/etc/containerd/config.toml"}
 		libraries, err := filepath.Glob(filepath.Join(l.made.Debian, "usr/lib/*-linux-*"))
 		if err != nil || len(libraries) != 1 {
-			return u, errors.Join(err, fmt.Errorf("find the libraries of containerd: %q", libraries))
+			return u, errors.Join(err, fmt.Errorf("find the libraries of runc: %q", libraries))
 		}
 		u.Env = []string{"PATH=" + nodePath, "LD_LIBRARY_PATH=" + debianDir + "/usr/lib/" + filepath.Base(libraries[0])}
 	case Kubelet:

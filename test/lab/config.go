@@ -1,9 +1,6 @@
 package lab
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // The lab's node, as every network namespace of a lab has it for itself.
 const (
@@ -47,37 +44,6 @@ staticPodPath: /etc/kubernetes/manifests
 tlsCertFile: /etc/kubernetes/pki/kubelet-server.crt
 tlsPrivateKeyFile: /etc/kubernetes/pki/kubelet-server.key
 `, cgroupRoot, criSocket)
-}
-
-// containerdConfig is for containerd 1.x. restrict_oom_score_adj keeps runc
-// from asking for less than its own score, which fails without CAP_SYS_RESOURCE
-// with a message that names neither ("can't get final child's PID from pipe").
-func containerdConfig() string {
-	disabled := []string{
-		"io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
-		"io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs",
-		"io.containerd.internal.v1.opt", "io.containerd.internal.v1.tracing",
-	}
-	return fmt.Sprintf(`version = 2
-root = "/var/lib/containerd"
-state = "/run/containerd"
-disabled_plugins = ["%s"]
-[grpc]
-  address = "%s"
-[plugins."io.containerd.grpc.v1.cri"]
-  restrict_oom_score_adj = true
-  sandbox_image = "%s"
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/opt/cni/bin"
-    conf_dir = "/etc/cni/net.d"
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
-    default_runtime_name = "runc"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-      runtime_type = "io.containerd.runc.v2"
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-        SystemdCgroup = false
-`, strings.Join(disabled, `", "`), criSocket, pauseImage)
 }
 
 // cniConfig gives pods that are not on the host's network an address each. What

@@ -21,8 +21,19 @@ func TestConfigurationIsWellFormed(t *testing.T) {
 		"memory.available": "10Mi", "nodefs.available": "1%", "imagefs.available": "1%", "nodefs.inodesFree": "1%",
 	}, kubelet["evictionHard"])
 	require.True(t, json.Valid([]byte(cniConfig())))
-	require.Contains(t, containerdConfig(), `sandbox_image = "`+pauseImage+`"`)
-	require.Contains(t, containerdConfig(), `snapshotter.v1.zfs", "io.containerd.internal.v1.opt"`)
+}
+
+func TestRuntimeIsConfiguredInItsOwnVersionsTerms(t *testing.T) {
+	for version, words := range map[string][]string{
+		"1.6.20": {"version = 2\n", `sandbox_image = "` + pauseImage + `"`, `snapshotter.v1.zfs", "io.containerd.internal.v1.opt"`},
+		"2.4.2":  {"version = 3\n", `sandbox = "` + pauseImage + `"`, `"io.containerd.cri.v1.runtime"]`},
+	} {
+		text := containerdConfig(version)
+		for _, word := range append(words, `address = "`+criSocket+`"`, "restrict_oom_score_adj = true") {
+			require.Contains(t, text, word, version)
+		}
+		require.NotContains(t, text, "%!", version)
+	}
 }
 
 func TestOptionsNameEverythingWrong(t *testing.T) {
@@ -31,11 +42,21 @@ func TestOptionsNameEverythingWrong(t *testing.T) {
 	require.ErrorContains(t, err, `not "a/b"`)
 	require.ErrorContains(t, err, "grace must be whole seconds, not 1.5s")
 
+	_, err = Options{Kubernetes: "v1.0.0", Containerd: "3"}.withDefaults()
+	require.ErrorContains(t, err, `kubernetes must be v1.37.2 or v1.34.4, not "v1.0.0"`)
+	require.ErrorContains(t, err, `containerd must be 2.4.2 or 1.6.20, not "3"`)
+	_, err = Options{Kubernetes: "v1.34.4", KubernetesBin: "/elsewhere"}.withDefaults()
+	require.ErrorContains(t, err, "exclude each other")
+	o, err := Options{KubernetesBin: "/elsewhere"}.withDefaults()
+	require.NoError(t, err)
+	require.Empty(t, o.Kubernetes, "the folder has its own")
+
 	t.Setenv("XDG_CACHE_HOME", "/elsewhere")
-	o, err := Options{}.withDefaults()
+	o, err = Options{}.withDefaults()
 	require.NoError(t, err)
 	require.Equal(t, "/elsewhere/pod-checkpointer", o.Cache)
 	require.Equal(t, "lab", o.Name)
+	require.Equal(t, "v1.37.2 2.4.2", o.Kubernetes+" "+o.Containerd)
 	o.Say("heard by nobody")
 }
 

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// debianPackages are the runtime and what it is linked with beyond libc.
+// debianPackages are a runtime, what every runtime needs, and what they are
+// linked with beyond libc.
 // They are unpacked, never installed: installing containerd could remove a
 // user's Docker.
 var debianPackages = []string{"containerd", "runc", "containernetworking-plugins", "libseccomp2"}

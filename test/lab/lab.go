@@ -76,6 +76,7 @@ func Up(ctx context.Context, options Options) (_ *Lab, err error) {
 	if err := l.save(); err != nil {
 		return nil, err
 	}
+	l.say("Kubernetes %s on containerd %s", l.made.Version, o.Containerd)
 	return l, l.bringUp(ctx)
 }
 

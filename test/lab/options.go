@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -19,9 +21,15 @@ type Options struct {
 	// themselves. Default $XDG_CACHE_HOME/pod-checkpointer, else
 	// ~/.cache/pod-checkpointer.
 	Cache string
+	// Kubernetes is one of KubernetesVersions, which is built, and its etcd
+	// with it. Default: the first.
+	Kubernetes string
+	// Containerd is one of ContainerdVersions: the first is built, the other is
+	// Debian's. Debian's runc and CNI plugins serve both. Default: the first.
+	Containerd string
 	// KubernetesBin is a folder with etcd, kube-apiserver,
-	// kube-controller-manager, kube-scheduler, kubelet and kubectl, static ones.
-	// Empty: they are built from the module test/lab/kubernetes.
+	// kube-controller-manager, kube-scheduler, kubelet and kubectl, static ones,
+	// to be used instead of Kubernetes.
 	KubernetesBin string
 	// LockExec and PodCheckpointer are ready, static programs. Empty: they are
 	// built from the checkout.
@@ -60,6 +68,22 @@ func (o Options) withDefaults() (Options, error) {
 		if !nameRule.MatchString(name) {
 			errs = append(errs, fmt.Errorf("%s must be lower-case letters, digits and dashes, at most 32, not %q", what, name))
 		}
+	}
+	switch {
+	case o.KubernetesBin != "":
+		if o.Kubernetes != "" {
+			errs = append(errs, errors.New("a version of Kubernetes and a folder with ready programs exclude each other"))
+		}
+	case o.Kubernetes == "":
+		o.Kubernetes = KubernetesVersions[0]
+	case !slices.Contains(KubernetesVersions, o.Kubernetes):
+		errs = append(errs, fmt.Errorf("kubernetes must be %s, not %q", strings.Join(KubernetesVersions, " or "), o.Kubernetes))
+	}
+	if o.Containerd == "" {
+		o.Containerd = ContainerdVersions[0]
+	}
+	if !slices.Contains(ContainerdVersions, o.Containerd) {
+		errs = append(errs, fmt.Errorf("containerd must be %s, not %q", strings.Join(ContainerdVersions, " or "), o.Containerd))
 	}
 	if o.Grace < 0 || o.Grace%time.Second != 0 {
 		errs = append(errs, fmt.Errorf("grace must be whole seconds, not %s", o.Grace))

@@ -143,6 +143,7 @@ func (l *Lab) plan() (node.Plan, error) {
 		Mount:     filepath.Join(l.dir, "root"),
 		Binds: []node.Bind{
 			{From: l.made.Kubernetes, To: kubernetesDir, ReadOnly: true},
+			{From: l.made.Containerd, To: containerdDir, ReadOnly: true},
 			{From: l.made.Debian, To: debianDir, ReadOnly: true},
 			{From: filepath.Join(l.made.Debian, "usr/lib/cni"), To: "/opt/cni/bin", ReadOnly: true},
 			{From: l.logDir(), To: nodeLogs},

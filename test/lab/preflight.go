@@ -122,7 +122,7 @@ func mustBuild(ctx context.Context, o Options) bool {
 	if err != nil {
 		return false // building will say so
 	}
-	_, key, err := kubernetesModule(root)
+	key, err := kubernetesModule(root, o.Kubernetes).key()
 	return err == nil && !cache{o.Cache}.has("kubernetes", key)
 }
 

@@ -22,7 +22,7 @@ func (l *Lab) provision(ctx context.Context) error {
 		return err
 	}
 	disk := filepath.Join(l.diskDir(), "/var/lib/containerd")
-	store, err := cache{l.options.Cache}.get(ctx, "containerd", key, func(dir string) error {
+	store, err := cache{l.options.Cache}.get(ctx, "images", key, func(dir string) error {
 		return l.makeStore(ctx, disk, filepath.Join(dir, "store"))
 	})
 	if err != nil {
@@ -63,7 +63,7 @@ func (l *Lab) importImage(ctx context.Context, img image) error {
 	in, out := io.Pipe()
 	go func() { _ = out.CloseWithError(img.write(out, runtime.GOARCH)) }() // which ctr's input ends with
 	defer in.Close()                                                       // which ends it, if ctr ended before
-	cmd := exec.CommandContext(ctx, debianDir+"/usr/bin/ctr", "--address", criSocket, "--namespace", "k8s.io", "images", "import", "-")
+	cmd := exec.CommandContext(ctx, containerdDir+"/ctr", "--address", criSocket, "--namespace", "k8s.io", "images", "import", "-")
 	cmd.Stdin = in
 	var text limited
 	cmd.Stdout, cmd.Stderr = &text, &text

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -20,6 +21,7 @@ func upCommand(o *lab.Options) *cobra.Command {
 		Use:   "up",
 		Short: "make a new cluster, in place of the one before",
 		Example: `  lab up
+  lab up --kubernetes v1.34.4 --containerd 1.6.20
   lab up --kubernetes-bin /opt/kubernetes/bin
   lab up --daemon-flag=--handoff-settle=2s --daemon-flag=--poll=500ms
   lab up --name limit --static-apiserver --no-daemon`,
@@ -36,7 +38,9 @@ func upCommand(o *lab.Options) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&o.Node, "node", "master", "name of the node")
+	f.StringVar(&o.Kubernetes, "kubernetes", "", "version of Kubernetes: "+choice(lab.KubernetesVersions))
 	f.StringVar(&o.KubernetesBin, "kubernetes-bin", "", "folder with static etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and kubectl, instead of building them")
+	f.StringVar(&o.Containerd, "containerd", "", "version of containerd: "+choice(lab.ContainerdVersions))
 	f.StringVar(&o.LockExec, "lock-exec", "", "ready lock-exec, instead of building it")
 	f.StringVar(&o.PodCheckpointer, "pod-checkpointer", "", "ready pod-checkpointer, instead of building it")
 	f.BoolVar(&o.StaticAPIServer, "static-apiserver", false, "run the API server as a plain static pod")
@@ -44,6 +48,11 @@ func upCommand(o *lab.Options) *cobra.Command {
 	f.StringArrayVar(&o.DaemonFlags, "daemon-flag", nil, "flag to add to pod-checkpointer's command")
 	f.DurationVar(&o.Grace, "grace", 0, "the API server's grace at its end, instead of its manifest's")
 	return c
+}
+
+// choice is for a flag whose default is the first of several.
+func choice(versions []string) string {
+	return strings.Join(versions, " or ") + ` (default "` + versions[0] + `")`
 }
 
 // comeback is how long reboot waits for the API server, on the slowest machine.

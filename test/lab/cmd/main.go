@@ -66,7 +66,8 @@ containerd and pod-checkpointer, on a node whose power can be cut.
 It needs Linux, root, Go and Debian's apt, and names what is missing. It changes
 nothing but its folder below ~/.cache/pod-checkpointer (XDG_CACHE_HOME moves it;
 while no lab is up, it may be deleted) and cgroups named podckpt-NAME. The first
-up builds Kubernetes, about 9 minutes on 2 cores; later ones take 15 seconds.
+up builds Kubernetes and containerd, about 10 minutes on 2 cores; later ones take
+15 seconds. Each version is built when it is first asked for.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the lab is not up, 130 interrupted
 (up leaves nothing behind then). kubectl and exec return what the program did.`,

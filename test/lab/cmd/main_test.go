@@ -19,6 +19,8 @@ func TestExitCodesTellWhatWentWrong(t *testing.T) {
 		{[]string{"reboot", "now"}, 2},
 		{[]string{"exec"}, 2},
 		{[]string{"up", "--grace=1500ms"}, 2},
+		{[]string{"up", "--kubernetes=v1.2.3"}, 2},
+		{[]string{"up", "--containerd=1"}, 2},
 		{[]string{"status", "--name=UP"}, 2},
 		{[]string{"--name=UP", "kubectl", "get", "pods"}, 2},
 		{[]string{"status"}, 3},

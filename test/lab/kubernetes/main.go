@@ -3,9 +3,10 @@
 // six links faster and makes a smaller image.
 //
 // It is a module of its own, so that Kubernetes stays out of the product's
-// go.mod. The replace lines of its go.mod stand in for the ones by which
-// k8s.io/kubernetes finds its staging modules, and which Go ignores in a
-// dependency.
+// go.mod. Here go.mod is that of the default version; that of another version is
+// vX.Y.Z.mod, which go build -modfile takes in its place. Their replace lines
+// stand in for the ones by which k8s.io/kubernetes finds its staging modules,
+// and which Go ignores in a dependency.
 package main
 
 import (
