@@ -203,15 +203,14 @@ func (h *Host) askImages(ctx context.Context) (map[string]bool, error) {
 }
 
 // referenced are the Secrets that a protected pod needs.
-func referenced(pod *v1.Pod) []types.NamespacedName {
+func referenced(pod *v1.Pod) (names []types.NamespacedName, protected bool) {
 	if !snapshot.Wanted(pod) {
-		return nil
+		return nil, false
 	}
-	var names []types.NamespacedName
 	for _, ref := range snapshot.References(pod) {
 		names = append(names, types.NamespacedName{Namespace: pod.Namespace, Name: ref.Name})
 	}
-	return names
+	return names, true
 }
 
 // EndProcess ends a process: at once where grace is 0, else in the background.

@@ -254,11 +254,11 @@ func viewWithin(t *testing.T, c *api.Client, d time.Duration) (api.View, error) 
 }
 
 // refs names the Secrets of a pod's volumes.
-func refs(p *corev1.Pod) (names []types.NamespacedName) {
+func refs(p *corev1.Pod) (names []types.NamespacedName, protected bool) {
 	for _, v := range p.Spec.Volumes {
 		names = append(names, types.NamespacedName{Namespace: p.Namespace, Name: v.Secret.SecretName})
 	}
-	return names
+	return names, p.Labels["protected"] != "no"
 }
 
 func node0() *corev1.Node {

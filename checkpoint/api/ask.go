@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,4 +71,17 @@ func ask[T runtime.Object](ctx context.Context, s *server, request *rest.Request
 		return none, fmt.Errorf("%s: %w: content type %q", what, ErrAnswer, contentType)
 	}
 	return answer, nil
+}
+
+// askJSON is ask for a kind that is not in codecs: it fills in the fields of into.
+func askJSON(ctx context.Context, s *server, request *rest.Request, what, name string, into any) error {
+	result := request.SetHeader("Accept", runtime.ContentTypeJSON).MaxRetries(0).Do(ctx)
+	if err := result.Error(); err != nil {
+		return s.explain(ctx, what, name, err)
+	}
+	body, err := result.Raw()
+	if err != nil || json.Unmarshal(body, into) != nil {
+		return fmt.Errorf("%s: %w", what, ErrAnswer) // without the cause, as in ask
+	}
+	return nil
 }

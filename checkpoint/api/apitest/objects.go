@@ -7,13 +7,15 @@ import (
 	"strconv"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Object is what a Server holds: a Pod, Secret, Node or Namespace.
+// Object is what a Server holds: a Pod, Secret, ServiceAccount, Node, Namespace
+// or DaemonSet.
 type Object interface {
 	runtime.Object
 	metav1.Object
@@ -104,15 +106,20 @@ func (s *state) pods(namespace string, match func(*corev1.Pod) bool) ([]corev1.P
 }
 
 func path(o Object) string {
+	in := "/api/v1/namespaces/" + o.GetNamespace()
 	switch o.(type) {
 	case *corev1.Pod:
-		return "/api/v1/namespaces/" + o.GetNamespace() + "/pods/" + o.GetName()
+		return in + "/pods/" + o.GetName()
 	case *corev1.Secret:
-		return "/api/v1/namespaces/" + o.GetNamespace() + "/secrets/" + o.GetName()
+		return in + "/secrets/" + o.GetName()
+	case *corev1.ServiceAccount:
+		return in + "/serviceaccounts/" + o.GetName()
 	case *corev1.Node:
 		return "/api/v1/nodes/" + o.GetName()
 	case *corev1.Namespace:
 		return "/api/v1/namespaces/" + o.GetName()
+	case *appsv1.DaemonSet:
+		return "/apis/apps/v1/namespaces/" + o.GetNamespace() + "/daemonsets/" + o.GetName()
 	}
 	return ""
 }

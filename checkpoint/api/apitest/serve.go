@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +22,7 @@ import (
 var codecs = func() serializer.CodecFactory {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
+	utilruntime.Must(appsv1.AddToScheme(scheme))
 	return serializer.NewCodecFactory(scheme)
 }()
 
@@ -78,21 +81,31 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, where location) {
 // here, name for a list.
 type location struct{ namespace, kind, name string }
 
-func (l location) group() schema.GroupResource { return schema.GroupResource{Resource: l.kind} }
+func (l location) group() schema.GroupResource {
+	if l.kind == "daemonsets" {
+		return schema.GroupResource{Group: appsv1.GroupName, Resource: l.kind}
+	}
+	return schema.GroupResource{Resource: l.kind}
+}
 
 func resource(r *http.Request) location {
-	rest, ok := strings.CutPrefix(r.URL.Path, "/api/v1/")
+	rest, core := strings.CutPrefix(r.URL.Path, "/api/v1/")
+	rest, apps := strings.CutPrefix(rest, "/apis/apps/v1/")
+	kinds := []string{"pods", "secrets", "serviceaccounts"}
+	if apps {
+		kinds = []string{"daemonsets"}
+	}
 	parts := strings.Split(rest, "/")
 	switch {
-	case !ok:
+	case !core && !apps:
 		return location{}
-	case len(parts) == 1 && parts[0] == "pods":
+	case core && len(parts) == 1 && parts[0] == "pods":
 		return location{kind: "pods"}
-	case len(parts) == 2 && (parts[0] == "nodes" || parts[0] == "namespaces"):
+	case core && len(parts) == 2 && (parts[0] == "nodes" || parts[0] == "namespaces"):
 		return location{kind: parts[0], name: parts[1]}
 	case len(parts) == 3 && parts[0] == "namespaces" && parts[2] == "pods":
 		return location{namespace: parts[1], kind: "pods"}
-	case len(parts) == 4 && parts[0] == "namespaces" && (parts[2] == "pods" || parts[2] == "secrets"):
+	case len(parts) == 4 && parts[0] == "namespaces" && slices.Contains(kinds, parts[2]):
 		return location{namespace: parts[1], kind: parts[2], name: parts[3]}
 	}
 	return location{}
@@ -130,7 +143,7 @@ func send(w http.ResponseWriter, r *http.Request, code int, object runtime.Objec
 		form = runtime.ContentTypeProtobuf
 	}
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), form)
-	data, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), object)
+	data, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, schema.GroupVersions{corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion}), object)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
