@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,7 +14,9 @@ import (
 // Config is what the flags of `pod-checkpointer run` set.
 type Config struct {
 	Node         string   // the node's name, as the API server knows it
-	Kubeconfig   string   // credentials for the API server; read again when the file changes
+	Kubeconfig   string   // credentials for the API server; "": the pod's service account, else StateDir/kubeconfig
+	APIEndpoint  string   // https URL of the API server for in-cluster clients; "": not set
+	Service      string   // https URL of the API server as a pod's environment has it; "": in no pod. No flag
 	CRIEndpoint  string   // unix:// socket of a runtime that speaks CRI v1
 	StaticPodDir string   // the kubelet's staticPodPath
 	KubeletDir   string   // the kubelet's root directory, for its sockets
@@ -21,7 +24,8 @@ type Config struct {
 	LockDir      string   // lock files, one a workload
 	Proc         string   // the host's procfs
 	Namespaces   []string // where the annotation counts
-	Listen       string   // host:port of /healthz, /readyz and /status
+	Listen       string   // host:port of /healthz, /readyz and /status, while this copy leads
+	Socket       string   // unix socket of the same, and always
 
 	Poll           time.Duration // the beat under the hints, 100ms to 10s
 	KnownGoodAfter time.Duration // a parent that is ready for so long proves its generation
@@ -36,7 +40,6 @@ type Config struct {
 // Defaults are the flags' defaults, but for the node's name.
 func Defaults() Config {
 	return Config{
-		Kubeconfig:     "",
 		CRIEndpoint:    "unix:///run/containerd/containerd.sock",
 		StaticPodDir:   "/etc/kubernetes/manifests",
 		KubeletDir:     "/var/lib/kubelet",
@@ -45,6 +48,7 @@ func Defaults() Config {
 		Proc:           "/proc",
 		Namespaces:     []string{"kube-system"},
 		Listen:         "127.0.0.1:10299",
+		Socket:         "/run/pod-checkpointer/daemon.sock",
 		Poll:           time.Second,
 		KnownGoodAfter: time.Minute,
 		ActivateAfter:  30 * time.Second,
@@ -70,7 +74,7 @@ func (c Config) Validate() error {
 	}
 	for _, dir := range []struct{ flag, path string }{
 		{"static-pod-dir", c.StaticPodDir}, {"kubelet-dir", c.KubeletDir}, {"state-dir", c.StateDir},
-		{"lock-dir", c.LockDir}, {"proc", c.Proc},
+		{"lock-dir", c.LockDir}, {"proc", c.Proc}, {"socket", c.Socket},
 	} {
 		if !filepath.IsAbs(dir.path) || filepath.Clean(dir.path) != dir.path || dir.path == "/" {
 			bad(dir.flag, "a clean absolute path below /", fmt.Sprintf("%q", dir.path))
@@ -78,6 +82,12 @@ func (c Config) Validate() error {
 	}
 	if c.Kubeconfig != "" && !filepath.IsAbs(c.Kubeconfig) {
 		bad("kubeconfig", "an absolute path", fmt.Sprintf("%q", c.Kubeconfig))
+	}
+	if len(c.Socket) > longestSocket {
+		bad("socket", fmt.Sprintf("a path of at most %d bytes", longestSocket), fmt.Sprintf("%q", c.Socket))
+	}
+	if c.APIEndpoint != "" && !endpoint(c.APIEndpoint) {
+		bad("api-endpoint", "an https URL without a path, such as https://10.0.0.1:6443", fmt.Sprintf("%q", c.APIEndpoint))
 	}
 	if socket, ok := strings.CutPrefix(c.CRIEndpoint, "unix://"); !ok || !filepath.IsAbs(socket) {
 		bad("cri-endpoint", "unix:// and the absolute path of a socket", fmt.Sprintf("%q", c.CRIEndpoint))
@@ -95,6 +105,15 @@ func (c Config) Validate() error {
 	}
 	wrong = append(wrong, c.durations()...)
 	return errors.Join(wrong...)
+}
+
+// longestSocket is what the kernel takes for the path of a socket (unix(7)).
+const longestSocket = 107
+
+// endpoint: a client appends the paths of the API to it, and brings credentials.
+func endpoint(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Hostname() != "" && u.User == nil && text == "https://"+u.Host
 }
 
 // loopback: what is served tells of this node's insides, and asks nobody who they are.

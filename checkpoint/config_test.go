@@ -39,6 +39,13 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		{`--cri-endpoint must be `, func(c *Config) { c.CRIEndpoint = "unix://containerd.sock" }},
 		{`--namespaces must be at least one namespace, not none`, func(c *Config) { c.Namespaces = nil }},
 		{`--namespaces must be names of namespaces, not "../etc"`, func(c *Config) { c.Namespaces = []string{"kube-system", "../etc"} }},
+		{`--socket must be a clean absolute path below /, not "daemon.sock"`, func(c *Config) { c.Socket = "daemon.sock" }},
+		{`--socket must be a path of at most 107 bytes, not "/run/`, func(c *Config) { c.Socket = "/run/" + strings.Repeat("x", 103) }},
+		{`--api-endpoint must be an https URL without a path, such as https://10.0.0.1:6443, not "http://10.0.0.1:6443"`, func(c *Config) { c.APIEndpoint = "http://10.0.0.1:6443" }},
+		{`--api-endpoint must be `, func(c *Config) { c.APIEndpoint = "10.0.0.1:6443" }},
+		{`--api-endpoint must be `, func(c *Config) { c.APIEndpoint = "https://:6443" }},
+		{`--api-endpoint must be `, func(c *Config) { c.APIEndpoint = "https://10.0.0.1:6443/api?x=y" }},
+		{`--api-endpoint must be `, func(c *Config) { c.APIEndpoint = "https://root:secret@10.0.0.1:6443" }},
 		{`--listen must be ADDRESS:PORT with an address of loopback, not "10299"`, func(c *Config) { c.Listen = "10299" }},
 		{`--poll must be at least 100ms, not 0s`, func(c *Config) { c.Poll = 0 }},
 		{`--poll must be at most 10s, not 1m1s`, func(c *Config) { c.Poll = 61 * time.Second }},
@@ -60,8 +67,16 @@ func TestValidateNamesTheFlag(t *testing.T) {
 
 func TestValidateNamesAllAtOnce(t *testing.T) {
 	err := Config{}.Validate()
-	for _, flag := range []string{"node-name", "static-pod-dir", "kubelet-dir", "state-dir", "lock-dir", "proc", "cri-endpoint", "namespaces", "listen", "poll", "known-good-after", "start-timeout", "handoff-timeout"} {
+	for _, flag := range []string{"node-name", "static-pod-dir", "kubelet-dir", "state-dir", "lock-dir", "proc", "socket", "cri-endpoint", "namespaces", "listen", "poll", "known-good-after", "start-timeout", "handoff-timeout"} {
 		require.ErrorContains(t, err, "--"+flag+" must be ")
+	}
+}
+
+func TestEndpointsOfTheAPI(t *testing.T) {
+	for _, url := range []string{"https://10.0.0.1:6443", "https://[fd00::1]:6443", "https://api.example"} {
+		c := validConfig()
+		c.APIEndpoint = url
+		require.NoError(t, c.Validate(), url)
 	}
 }
 

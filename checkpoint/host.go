@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -29,6 +30,9 @@ const (
 	settle = 50 * time.Millisecond
 	// killed is how long a process may take to be gone after SIGKILL.
 	killed = 2 * time.Second
+	// serviceAccount is where the kubelet mounts that of a pod
+	// (k8s.io/kubernetes@v1.37.2 plugin/pkg/admission/serviceaccount/admission.go).
+	serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 )
 
 // Host is the real node: the Sources, Effects and Clock of the daemon.
@@ -63,7 +67,10 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := api.New(api.Config{Kubeconfig: c.Kubeconfig, Node: c.Node, Namespaces: c.Namespaces})
+	server, err := api.New(api.Config{
+		Kubeconfig: c.Kubeconfig, ServiceAccount: serviceAccount, Endpoint: cmp.Or(c.APIEndpoint, c.Service),
+		Fallback: filepath.Join(c.StateDir, "kubeconfig"), Node: c.Node, Namespaces: c.Namespaces,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 
@@ -16,8 +17,6 @@ import (
 // are refused where they are set, so that nobody relies on them unheard.
 var later = map[string]string{
 	"bin-dir":        "where lock-exec stands on the host",
-	"socket":         "where commands reach the daemon",
-	"api-endpoint":   "where a checkpoint's in-cluster client finds the API server",
 	"peer-endpoints": "API servers on other masters",
 	"removal-grace":  "how long a workload must be gone before it is removed",
 }
@@ -25,7 +24,8 @@ var later = map[string]string{
 // bind makes the flags of run, each filling one field of c.
 func bind(flags *pflag.FlagSet, c *checkpoint.Config) {
 	flags.StringVar(&c.Node, "node-name", c.Node, "this node, as the API server knows it (default $NODE_NAME, else the lower-cased hostname)")
-	flags.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "credentials for the API server; read again when the file changes (default <state-dir>/kubeconfig)")
+	flags.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "credentials for the API server; read again when the file changes (default the pod's service account, else <state-dir>/kubeconfig)")
+	flags.StringVar(&c.APIEndpoint, "api-endpoint", c.APIEndpoint, "https URL of the API server, for the pod's service account (default https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT)")
 	flags.StringVar(&c.CRIEndpoint, "cri-endpoint", c.CRIEndpoint, "socket of the container runtime, which must speak CRI v1")
 	flags.StringVar(&c.StaticPodDir, "static-pod-dir", c.StaticPodDir, "the kubelet's staticPodPath")
 	flags.StringVar(&c.KubeletDir, "kubelet-dir", c.KubeletDir, "the kubelet's root directory, for its podresources and pods sockets")
@@ -39,7 +39,8 @@ func bind(flags *pflag.FlagSet, c *checkpoint.Config) {
 	flags.DurationVar(&c.StartTimeout, "start-timeout", c.StartTimeout, "a started checkpoint must be ready by then")
 	flags.DurationVar(&c.HandoffSettle, "handoff-settle", c.HandoffSettle, "a checkpoint serves this long before it hands over")
 	flags.DurationVar(&c.HandoffTimeout, "handoff-timeout", c.HandoffTimeout, "a parent that took the lock and is not ready by then is rolled back")
-	flags.StringVar(&c.Listen, "listen", c.Listen, "where /healthz, /readyz and /status are served")
+	flags.StringVar(&c.Listen, "listen", c.Listen, "where /healthz, /readyz and /status are served by the copy that leads")
+	flags.StringVar(&c.Socket, "socket", c.Socket, "unix socket on which this copy serves them, leading or waiting")
 	flags.BoolVar(&c.DryRun, "dry-run", c.DryRun, "decide and say; start, stop and write nothing")
 	for name, use := range later {
 		flags.String(name, "", use+" (not yet used; refused when set)")
@@ -85,8 +86,8 @@ func configure(cmd *cobra.Command, c *checkpoint.Config, getenv func(string) str
 	if c.Node == "" {
 		c.Node = nodeName(getenv)
 	}
-	if c.Kubeconfig == "" {
-		c.Kubeconfig = c.StateDir + "/kubeconfig"
+	if host, port := getenv("KUBERNETES_SERVICE_HOST"), getenv("KUBERNETES_SERVICE_PORT"); host != "" && port != "" {
+		c.Service = "https://" + net.JoinHostPort(host, port)
 	}
 	if err := c.Validate(); err != nil {
 		wrong = append(wrong, err)
