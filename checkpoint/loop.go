@@ -50,6 +50,7 @@ type Loop struct {
 	last   map[store.Key]*memory
 	events []Event
 	tidied time.Duration
+	copy   ownCopy
 	status atomic.Pointer[Status]
 }
 
@@ -247,7 +248,11 @@ func (l *Loop) say(m *memory, w World, d Decision) {
 // note tells log and status that something happened.
 func (l *Loop) note(w World, what string, words ...any) {
 	l.log.Info(what, append([]any{"pod", w.Workload.String()}, words...)...)
-	l.events = append(l.events, Event{At: time.Now(), Workload: w.Workload.String(), What: what})
+	l.happened(w.Workload.String(), what)
+}
+
+func (l *Loop) happened(to, what string) {
+	l.events = append(l.events, Event{At: time.Now(), Workload: to, What: what})
 	if over := len(l.events) - maxEvents; over > 0 {
 		l.events = append([]Event(nil), l.events[over:]...)
 	}

@@ -15,8 +15,10 @@ type Status struct {
 	DryRun    bool             `json:"dryRun,omitempty"`
 	Sources   []SourceStatus   `json:"sources"`
 	Workloads []WorkloadStatus `json:"workloads"`
-	Problems  []string         `json:"problems,omitempty"`
-	Events    []Event          `json:"events,omitempty"`
+	// StaticCopy is where the daemon's own manifest stands; "": this daemon keeps none.
+	StaticCopy string   `json:"staticCopy,omitempty"`
+	Problems   []string `json:"problems,omitempty"`
+	Events     []Event  `json:"events,omitempty"`
 }
 
 // SourceStatus tells whether a source is Known, and why not.

@@ -1,0 +1,137 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/kubelet"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
+)
+
+// copyRetry is how long a static copy that could not be written is left alone.
+const copyRetry = 10 * time.Second
+
+// ownCopy is what the loop remembers of its static copy: nothing that the next
+// pass could not find out anew.
+type ownCopy struct {
+	of       string // UID and version of the pod that manifest was made of
+	manifest []byte
+	refused  error // why none can be made of it
+
+	failed error         // of the last write
+	again  time.Duration // when the next one is due
+	said   string        // the last trouble that was logged
+}
+
+// keepCopy is the last step of a pass: the manifest of the daemon's static copy
+// follows its own pod from the API. Only who runs as that pod, and leads, does this.
+//
+// An absent one is written at once. Another one is replaced only while the kubelet
+// is known to have its pods from the API server, since before that it would stop
+// neither and start neither. What somebody else put there stays, and is named.
+func (l *Loop) keepCopy(ctx context.Context, s *sight, own *v1.Pod, status *Status) {
+	trouble := l.copyStep(ctx, s, own, status)
+	words := ""
+	if trouble != nil {
+		words = "static copy: " + trouble.Error()
+		status.Problems = append(status.Problems, words)
+	}
+	if words != "" && words != l.copy.said {
+		l.log.Warn("static copy", "err", trouble)
+	}
+	l.copy.said = words
+}
+
+// copyStep tells in status where the copy stands, and returns what a person has
+// to do something about.
+func (l *Loop) copyStep(ctx context.Context, s *sight, own *v1.Pod, status *Status) error {
+	listing, known := s.listing.Value()
+	if !known || own == nil {
+		return nil // the source tells why
+	}
+	if err := foreignCopy(listing); err != nil {
+		return err
+	}
+	if err := l.copy.make(own); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(listing.Copies, func(c kubelet.Copy) bool { return c.File == kubelet.CopyFile })
+	if i >= 0 && bytes.Equal(listing.Copies[i].Data, l.copy.manifest) {
+		l.copy.failed, status.StaticCopy = nil, "up to date"
+		return nil
+	}
+	status.StaticCopy = "absent"
+	if i >= 0 {
+		status.StaticCopy = "of an earlier version"
+		if on, ok := synced(s.kubelet).Value(); !ok || !on {
+			status.StaticCopy += "; it is replaced once the kubelet is known to have its pods from the API server"
+			return nil
+		}
+	}
+	return l.writeCopy(ctx, s, own, status)
+}
+
+// writeCopy puts the manifest in place.
+func (l *Loop) writeCopy(ctx context.Context, s *sight, own *v1.Pod, status *Status) error {
+	switch {
+	case l.config.DryRun:
+		status.StaticCopy += "; it would be written"
+		return nil
+	case ctx.Err() != nil: // told to stop: write nothing
+		return nil
+	case l.copy.failed != nil && s.at < l.copy.again:
+		return l.copy.failed
+	}
+	l.copy.again = s.at + copyRetry
+	if l.copy.failed = l.observer.manifests.Write(kubelet.CopyFile, l.copy.manifest); l.copy.failed != nil {
+		return l.copy.failed
+	}
+	name := own.Namespace + "/" + own.Name
+	l.log.Info("static copy written", "pod", name, "why", status.StaticCopy)
+	l.happened(name, "static copy written")
+	status.StaticCopy = "written"
+	return nil
+}
+
+// make makes the manifest once for each version of the pod, not in each pass.
+func (c *ownCopy) make(own *v1.Pod) error {
+	if of := string(own.UID) + " " + own.ResourceVersion; of != c.of {
+		c.of = of
+		c.manifest, c.refused = snapshot.Self(own)
+	}
+	if c.refused != nil {
+		return fmt.Errorf("%w; one that is there already stays as it is", c.refused)
+	}
+	return nil
+}
+
+// foreignCopy names what stands in the way of our file in the directory.
+func foreignCopy(listing kubelet.Listing) error {
+	var found []error
+	for _, c := range listing.Copies {
+		if c.File != kubelet.CopyFile {
+			found = append(found, fmt.Errorf("%s is one too: move it out of the static pod directory", c.File))
+		}
+	}
+	for _, pod := range listing.Foreign {
+		if pod.File == kubelet.CopyFile {
+			found = append(found, fmt.Errorf("%s: %w", pod.File, kubelet.ErrForeign))
+		}
+	}
+	for _, problem := range listing.Problems {
+		switch {
+		case problem.File != kubelet.CopyFile:
+		case problem.Read:
+			found = append(found, fmt.Errorf("%s: %w", problem, kubelet.ErrForeign))
+		default:
+			found = append(found, fmt.Errorf("nobody knows what it is: %s", problem))
+		}
+	}
+	return errors.Join(found...)
+}

@@ -1,0 +1,194 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/kubelet"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
+)
+
+// daemonPod is the daemon's own pod from the API, by image.
+func daemonPod(image string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kube-system", Name: "pod-checkpointer-x7k2p", UID: "own", ResourceVersion: image,
+			Annotations:     map[string]string{snapshot.AnnotationFormat: "1"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: "pod-checkpointer", Controller: new(true)}},
+		},
+		Spec: v1.PodSpec{
+			NodeName: "master-1", HostNetwork: true, ServiceAccountName: "pod-checkpointer",
+			Containers: []v1.Container{{Name: "pod-checkpointer", Image: image}},
+		},
+	}
+}
+
+// copied is a pass that keeps the copy of own, a second later.
+func (n *node) copied(l *Loop, own *v1.Pod) *Status {
+	n.clock.now += time.Second
+	s := n.observe()
+	status := l.begin(s)
+	l.keepCopy(n.t.Context(), s, own, status)
+	return status
+}
+
+// onDisk is what the file of the static copy holds, "" if there is none.
+func (n *node) onDisk() string {
+	data, _ := n.static.ReadFile(kubelet.CopyFile)
+	return string(data)
+}
+
+// counted counts the changes that are made on the disk from now on.
+func (n *node) counted() *int {
+	changes := new(int)
+	n.disk.Fail(func(op, _ string) error {
+		if op != "read" && op != "readdir" && op != "stat" && op != "open" {
+			*changes++
+		}
+		return nil
+	})
+	return changes
+}
+
+func TestStaticCopyIsWrittenOnceAndThenLeftAlone(t *testing.T) {
+	n := newNode(t)
+	var log bytes.Buffer
+	l := n.loop(&log)
+	n.sources.kubelet.value = kubelet.View{} // whether it is synced is not known: an absent one is written all the same
+	require.Equal(t, "written", n.copied(l, daemonPod("v1")).StaticCopy)
+	want, err := snapshot.Self(daemonPod("v1"))
+	require.NoError(t, err)
+	require.Equal(t, string(want), n.onDisk())
+	require.Contains(t, log.String(), "static copy written")
+	require.Equal(t, "static copy written", l.events[0].What)
+
+	quiet, changes := log.Len(), n.counted()
+	for range 5 {
+		require.Equal(t, "up to date", n.copied(l, daemonPod("v1")).StaticCopy)
+	}
+	require.Equal(t, "up to date", n.copied(n.loop(io.Discard), daemonPod("v1")).StaticCopy, "of a daemon that was started anew")
+	require.Zero(t, *changes, "at rest nothing is written")
+	require.Equal(t, quiet, log.Len())
+}
+
+func TestStaticCopyIsReplacedOnlyUnderASyncedKubelet(t *testing.T) {
+	n := newNode(t)
+	l := n.loop(io.Discard)
+	n.copied(l, daemonPod("v1"))
+	old := n.onDisk()
+	for _, view := range []said[kubelet.View]{
+		{value: kubelet.View{Regime: kubelet.Unsynced}},
+		{value: kubelet.View{Regime: kubelet.Unknown}},
+		{err: errors.New("the kubelet is silent")},
+		{silent: true},
+	} {
+		n.sources.kubelet = view
+		status := n.copied(l, daemonPod("v2"))
+		require.Contains(t, status.StaticCopy, "of an earlier version")
+		require.Empty(t, status.Problems)
+		require.Equal(t, old, n.onDisk())
+	}
+	n.sources.kubelet = said[kubelet.View]{value: kubelet.View{Regime: kubelet.Synced}}
+	require.Equal(t, "written", n.copied(l, daemonPod("v2")).StaticCopy)
+	require.Contains(t, n.onDisk(), `"v2"`)
+}
+
+func TestStaticCopyIsKeptByItsOwnPodAlone(t *testing.T) {
+	n := newNode(t)
+	l := n.loop(io.Discard)
+	require.Empty(t, n.copied(l, nil).StaticCopy)
+	require.Empty(t, n.onDisk())
+}
+
+func TestForeignFileInThePlaceOfTheStaticCopyStays(t *testing.T) {
+	for _, foreign := range []string{
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"mine"}}`,
+		"no pod at all",
+	} {
+		n := newNode(t)
+		var log bytes.Buffer
+		l := n.loop(&log)
+		require.NoError(t, n.static.WriteFile(kubelet.CopyFile, []byte(foreign), 0o600))
+		for range 3 {
+			status := n.copied(l, daemonPod("v1"))
+			require.Contains(t, strings.Join(status.Problems, "\n"), "static copy: ")
+			require.Contains(t, strings.Join(status.Problems, "\n"), kubelet.ErrForeign.Error())
+		}
+		require.Equal(t, foreign, n.onDisk())
+		require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), "said once")
+
+		require.NoError(t, n.static.Remove(kubelet.CopyFile))
+		require.Equal(t, "written", n.copied(l, daemonPod("v1")).StaticCopy)
+	}
+}
+
+func TestSecondFileOfTheStaticCopyIsNamed(t *testing.T) {
+	n := newNode(t)
+	l := n.loop(io.Discard)
+	n.copied(l, daemonPod("v1"))
+	require.NoError(t, n.static.WriteFile("copy.bak", []byte(n.onDisk()), 0o600))
+	require.Contains(t, strings.Join(n.copied(l, daemonPod("v2")).Problems, "\n"), "copy.bak is one too: move it out")
+}
+
+func TestStaticCopyThatCantBeMadeLeavesTheOldOne(t *testing.T) {
+	n := newNode(t)
+	l := n.loop(io.Discard)
+	n.copied(l, daemonPod("v1"))
+	old := n.onDisk()
+	bad := daemonPod("v2")
+	bad.Spec.RuntimeClassName = new("kata")
+	status := n.copied(l, bad)
+	require.Contains(t, strings.Join(status.Problems, "\n"), "spec.runtimeClassName")
+	require.Equal(t, old, n.onDisk())
+}
+
+func TestStaticCopyOnAFullDiskIsTriedSlowlyAndSaidOnce(t *testing.T) {
+	n := newNode(t)
+	var log bytes.Buffer
+	l := n.loop(&log)
+	writes := 0
+	n.disk.Fail(func(op, name string) error {
+		if op == "write" {
+			writes++
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	for range 21 {
+		status := n.copied(l, daemonPod("v1"))
+		require.Contains(t, strings.Join(status.Problems, "\n"), "no space left on device")
+		require.Equal(t, "absent", status.StaticCopy)
+	}
+	require.Equal(t, 3, writes, "every ten seconds")
+	require.Equal(t, 1, strings.Count(log.String(), "level=WARN"))
+	n.disk.Fail(nil)
+	for range 10 {
+		n.copied(l, daemonPod("v1"))
+	}
+	require.NotEmpty(t, n.onDisk())
+}
+
+func TestDryRunOrToldToStopWritesNoStaticCopy(t *testing.T) {
+	n := newNode(t)
+	n.config.DryRun = true
+	require.Equal(t, "absent; it would be written", n.copied(n.loop(io.Discard), daemonPod("v1")).StaticCopy)
+	require.Empty(t, n.onDisk())
+
+	n.config.DryRun = false
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	l := n.loop(io.Discard)
+	s := n.observe()
+	l.keepCopy(ctx, s, daemonPod("v1"), l.begin(s))
+	require.Empty(t, n.onDisk())
+}
