@@ -61,8 +61,11 @@ const (
 type Decision struct {
 	State  State    // before Action is carried out
 	Frozen []string // sources whose silence holds an action back
-	Why    string   // key=value words, for the log, the status and a failing test
-	Action Action   // nil: nothing to do
+	// WaitingForDependencies are the workloads that hold a start, a handoff or a
+	// verdict back, because they do not answer.
+	WaitingForDependencies []string
+	Why                    string // key=value words, for the log, the status and a failing test
+	Action                 Action // nil: nothing to do
 }
 
 // Decide says where the workload stands and what follows. It is pure and

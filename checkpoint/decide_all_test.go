@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
 )
 
 // An option is one of the things that a source may say; a dimension is all of
@@ -43,12 +45,12 @@ var everything = []dimension{
 	{
 		{"known-good", func(*World) {}}, {"nothing known-good", knownGood(0)}, {"failures", failures(3)},
 		{"no usable generation", func(w *World) { w.Unusable = map[int64]string{7: "no image", 8: "no image"} }},
-		{"store unknown", storeUnknown()},
+		{"store unknown", storeUnknown()}, {"a dependency is away", away()},
 	},
 	{{"just now", aged(500 * time.Millisecond)}, {"for long", aged(forever)}},
 }
 
-// aged makes everything be as it is for so long.
+// aged makes everything be as it is for so long, but for a dependency.
 func aged(long time.Duration) saw {
 	at := now - long
 	return func(w *World) {
@@ -124,7 +126,7 @@ var promises = []promise{
 		return ok && w.active() != nil && a.Party.Activation == w.active().ID
 	}},
 	{"a free lock that nobody will take is taken in this very pass", func(w World, d Decision) bool {
-		return w.Locked && isFree(w) && noManifest(w) && !parentLives(w) && !isSynced(w) && !heirExpected(w) && usable(w) && !starts(d)
+		return w.Locked && isFree(w) && noManifest(w) && !parentLives(w) && !isSynced(w) && !heirExpected(w) && usable(w) && len(w.missing()) == 0 && !starts(d)
 	}},
 	{"without a lock nothing starts beside a parent that may run", func(w World, d Decision) bool {
 		parent, seen := w.Parent.Value()
@@ -135,12 +137,35 @@ var promises = []promise{
 		_, ok := d.Action.(Snapshot)
 		return ok && !known
 	}},
+	{"while a dependency is away nothing is counted, given up, taken back or stopped", func(w World, d Decision) bool {
+		if len(w.missing()) == 0 {
+			return false
+		}
+		_, stops := d.Action.(StopParent)
+		then, is := stored(d), w.state()
+		parent := w.Ready.value.OK // it is verified, and on probation
+		return stops || then != nil && (then.Failures > is.Failures || then.Rollbacks > is.Rollbacks && !parent ||
+			then.Handoff != nil && then.Handoff.RollingBack && !is.Handoff.RollingBack)
+	}},
 	{"a generation is proved only by a parent that holds and is ready", func(w World, d Decision) bool {
 		a, ok := d.Action.(Remember)
 		ready, _ := w.Ready.Value()
 		serves, _ := w.Serves.Value()
 		return ok && a.State.KnownGood != w.state().KnownGood && !(serves.Role == Parent && ready.OK)
 	}},
+}
+
+// stored is what a decision has the store remember, nil if nothing.
+func stored(d Decision) *store.State {
+	switch a := d.Action.(type) {
+	case Start:
+		return &a.Remember
+	case HandOver:
+		return &a.Remember
+	case Remember:
+		return &a.State
+	}
+	return nil
 }
 
 func ours(p Party) bool { return p.Role == Checkpoint || p.Role == Stale }
@@ -207,7 +232,7 @@ func TestDecideKeepsItsPromises(t *testing.T) {
 				if violations == 0 && leavesByDeadline(d.State) {
 					later := w
 					later.Now += 100 * time.Hour
-					if d := Decide(later, limits); leavesByDeadline(d.State) && d.Action == nil && len(d.Frozen) == 0 && !behindForeigner(w) && usable(w) {
+					if d := Decide(later, limits); leavesByDeadline(d.State) && d.Action == nil && len(d.Frozen) == 0 && !behindForeigner(w) && usable(w) && len(w.missing()) == 0 {
 						violations++
 						t.Errorf("no deadline: %s\n  got: %s, %s", strings.Join(names, ", "), d.State, d.Why)
 					}

@@ -25,6 +25,11 @@ func decideNobodyServes(w World, free Party, limits Limits) Decision {
 
 // decideHeirless: the checkpoint was told to go, and the lock is free.
 func decideHeirless(w World, handoff store.Handoff, free Party, limits Limits) Decision {
+	if handoff.Container != "" && w.excused() { // no verdict on the parent
+		next := w.state()
+		next.Handoff = nil
+		return waitsFor(act(HandingOff, Remember{next, "the parent ended for want of a dependency"}, "holder=none parent=exited"), w.missing())
+	}
 	if handoff.Container != "" {
 		back := func(next *store.State) { *next = failed(w, w.state()) }
 		return start(w, RollingBack, back, "holder=none parent=exited")
@@ -39,6 +44,9 @@ func decideHeirless(w World, handoff store.Handoff, free Party, limits Limits) D
 	// The parent has failed before it was seen to hold. Its next try waits too, or
 	// it would take the checkpoint down each time that the kubelet restarts it.
 	back := func(next *store.State) { *next = failed(w, w.state()); next.Handoff = nil }
+	if w.excused() {
+		back = nil
+	}
 	return start(w, HandingOff, back, "holder=none since=%s parent=did-not-take-it", w.age(free.Since))
 }
 
@@ -51,23 +59,25 @@ func decideActivating(w World, free Party, limits Limits) Decision {
 	if candidateFailed(w, awaited, limits) {
 		return nextCandidate(w, "holder=none exits=%d since=%s", exits, w.age(awaited))
 	}
-	return stay(Activating, "holder=none exits=%d since=%s", exits, w.age(awaited))
+	return waitsFor(stay(Activating, "holder=none exits=%d since=%s", exits, w.age(awaited)), w.missing())
 }
 
 // candidateFailed tells whether the activation, which is not in the lock table
-// and awaited there since then, had its time, or its exits.
+// and awaited there since then, had its time, or its exits. While a dependency is
+// away none fails.
 func candidateFailed(w World, awaited time.Duration, limits Limits) bool {
-	if exits, known := w.Exits.Value(); known && exits >= maxExits {
-		return true
-	}
-	return w.age(awaited) >= limits.StartTimeout
+	exits, known := w.Exits.Value()
+	return known && exits >= maxExits && len(w.missing()) == 0 || w.overdue(awaited, limits.StartTimeout)
 }
 
 // decidePending: nobody serves and nothing of ours is on the way.
 func decidePending(w World, free Party, limits Limits) Decision {
-	due, why := startDue(w, free, limits)
+	due, since, why := startDue(w, free, limits)
 	_, seen := w.Parent.Value()
+	awaited := w.awaited()
 	switch {
+	case due && len(awaited) > 0 && w.age(since) < maxDependencyWait:
+		return waitsFor(stay(Pending, "holder=none %s due-since=%s", why, w.age(since)), awaited)
 	case due:
 		return start(w, Pending, nil, "holder=none %s", why)
 	case !seen:
@@ -76,27 +86,31 @@ func decidePending(w World, free Party, limits Limits) Decision {
 	return stay(Pending, "holder=none %s", why)
 }
 
-// startDue says whether the parent will not come back by itself. With a lock an
-// unsynced kubelet may never restart it and a waiter does no harm, so a start
-// is due at once; a synced kubelet gets the time that it needs. Without a lock
-// two would run side by side, so the parent must have been gone for long.
-func startDue(w World, free Party, limits Limits) (due bool, why string) {
+// startDue says whether the parent will not come back by itself, and since when a
+// start is due. With a lock an unsynced kubelet may never restart it and a waiter
+// does no harm, so a start is due at once; a synced kubelet gets the time that it
+// needs. Without a lock two would run side by side, so the parent must have been
+// gone for long.
+func startDue(w World, free Party, limits Limits) (due bool, since time.Duration, why string) {
 	parent, seen := w.Parent.Value()
 	synced, told := w.Synced.Value()
-	gone := w.age(parent.Since)
+	gone, down := w.age(parent.Since), max(parent.Since, free.Since)
 	switch {
 	case !seen:
-		return w.Locked, "runtime=unknown"
+		return w.Locked, free.Since, "runtime=unknown"
 	case !w.Locked:
-		return !parent.Live && gone >= limits.ActivateAfter, fmt.Sprintf("parent-live=%t since=%s", parent.Live, gone)
+		since = parent.Since + limits.ActivateAfter
+		return !parent.Live && w.Now >= since, since, fmt.Sprintf("parent-live=%t since=%s", parent.Live, gone)
 	case parent.Live: // it runs, but neither holds nor waits
-		return min(gone, w.age(free.Since)) >= limits.ActivateAfter, fmt.Sprintf("parent=running-without-lock since=%s", gone)
+		since = down + limits.ActivateAfter
+		return w.Now >= since, since, fmt.Sprintf("parent=running-without-lock since=%s", gone)
 	case !told || !synced:
-		return true, "parent=down kubelet=unsynced"
+		return true, down, "parent=down kubelet=unsynced"
 	case parent.Twice:
-		return true, "parent=exited-twice"
+		return true, down, "parent=exited-twice"
 	case parent.Gone:
-		return true, "parent=deleted"
+		return true, down, "parent=deleted"
 	}
-	return gone >= restartGrace, fmt.Sprintf("parent=down kubelet=restarting since=%s", gone)
+	since = parent.Since + restartGrace
+	return w.Now >= since, max(since, free.Since), fmt.Sprintf("parent=down kubelet=restarting since=%s", gone)
 }

@@ -25,10 +25,11 @@ func decideWeServe(w World, holder Party, limits Limits) Decision {
 		return act(Serving, Remember{next, "this candidate serves"}, "holder=checkpoint ready=yes")
 	case ready.OK:
 		return decideServing(w, holder, ready, limits)
-	case w.age(max(ready.Since, holder.Since)) >= limits.StartTimeout:
+	case w.overdue(max(ready.Since, holder.Since), limits.StartTimeout):
 		return decideUnready(w, holder, ready)
 	}
-	return stay(holding(w, holder), "holder=%s ready=no since=%s why=%q", holder.Role, w.age(holder.Since), ready.Why)
+	d := stay(holding(w, holder), "holder=%s ready=no since=%s why=%q", holder.Role, w.age(holder.Since), ready.Why)
+	return waitsFor(d, w.missing())
 }
 
 // holding is the state of a checkpoint that holds the lock and is not ready: one
@@ -54,7 +55,11 @@ func decideServing(w World, holder Party, ready Readiness, limits Limits) Decisi
 	case told && parents.Changed: // it may be days before the parent serves again
 		return act(Serving, snapshotAfter(w), "holder=%s generation=outdated", holder.Role)
 	}
-	return stay(Serving, "holder=%s %s", holder.Role, why)
+	d := stay(Serving, "holder=%s %s", holder.Role, why)
+	if w.next().Role == Parent {
+		d = waitsFor(d, w.missing())
+	}
+	return d
 }
 
 // handoffWaits says what a handoff still waits for, "" if for nothing but the
@@ -69,6 +74,8 @@ func handoffWaits(w World) string {
 		return "next=parent kubelet=unsynced"
 	case state.RetryBoot == w.Boot && next.Pod == state.FailedParent && w.Now < state.RetryAt:
 		return "next=parent failed-before retry-in=" + (state.RetryAt - w.Now).String()
+	case len(w.missing()) > 0: // it could not show that it is well
+		return "next=parent"
 	}
 	return ""
 }

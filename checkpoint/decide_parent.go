@@ -35,7 +35,7 @@ func yield(w World, parent Party) HandOver {
 func decideVerifying(w World, parent Party, handoff store.Handoff, limits Limits) Decision {
 	next := w.state()
 	switch {
-	case handoff.Container == "":
+	case handoff.Container == "" || handoff.Container != parent.ID && w.excused():
 		return act(HandingOff, takeOver(w, parent), "holder=parent")
 	case handoff.Container != parent.ID:
 		return act(RollingBack, Remember{failed(w, next), "the parent exited"}, "holder=parent before=%s", handoff.Container)
@@ -46,11 +46,11 @@ func decideVerifying(w World, parent Party, handoff store.Handoff, limits Limits
 		return frozen(HandingOff, []string{"readiness"}, "holder=parent ready=unknown why=%q", w.Ready.Why())
 	case ready.OK:
 		return act(HandingOff, Remember{verified(w, parent), "the handoff is verified"}, "holder=parent ready=yes")
-	case w.age(handoff.HeldAt) >= limits.HandoffTimeout:
+	case w.overdue(handoff.HeldAt, limits.HandoffTimeout):
 		return act(RollingBack, Remember{failed(w, next), "the parent failed"},
 			"holder=parent ready=no since=%s why=%q", w.age(handoff.HeldAt), ready.Why)
 	}
-	return stay(HandingOff, "holder=parent ready=no since=%s", w.age(handoff.HeldAt))
+	return waitsFor(stay(HandingOff, "holder=parent ready=no since=%s", w.age(handoff.HeldAt)), w.missing())
 }
 
 // takeOver notes which container of the parent has the lock, and since when.
@@ -107,13 +107,13 @@ func decideRollingBack(w World, parent Party, limits Limits) Decision {
 	switch {
 	case active == nil:
 		return start(w, RollingBack, keep, "holder=parent ready=no manifest=none")
-	case w.waits(Checkpoint):
+	case w.waits(Checkpoint) && !w.excused():
 		return act(RollingBack, StopParent{Parent: parent, Grace: w.Grace}, "holder=parent ready=no checkpoint=waits")
-	case candidateFailed(w, active.Since, limits):
+	case !w.waits(Checkpoint) && candidateFailed(w, active.Since, limits):
 		return start(w, RollingBack, func(next *store.State) { keep(next); next.Failures++ },
 			"checkpoint=not-waiting since=%s", w.age(active.Since))
 	}
-	return stay(RollingBack, "holder=parent ready=no checkpoint=starting since=%s", w.age(active.Since))
+	return waitsFor(stay(RollingBack, "holder=parent ready=no checkpoint=starting since=%s", w.age(active.Since)), w.missing())
 }
 
 // decideProtected: the parent serves and nothing of ours is in its way.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -62,6 +63,7 @@ type memory struct {
 	holder     string
 	next       string
 	ready      string
+	awaited    string
 	frozen     string // sources whose silence is waited for; since when; whether it was said
 	frozenAt   time.Duration
 	frozenSaid bool
@@ -222,6 +224,12 @@ func (l *Loop) say(m *memory, w World, d Decision) {
 	if !m.frozenSaid && w.age(m.frozenAt) >= frozenFor {
 		l.log.Warn("frozen", "pod", w.Workload.String(), "op", d.Frozen, "why", d.Why)
 		m.frozenSaid = true
+	}
+	if awaited := strings.Join(d.WaitingForDependencies, ","); awaited != m.awaited {
+		if awaited != "" {
+			l.note(w, "waits for dependencies", "after", awaited)
+		}
+		m.awaited = awaited
 	}
 	if serves, ok := w.Serves.Value(); ok && serves.ID != m.holder {
 		l.note(w, "held by "+serves.Role.String(), "container", serves.ID)

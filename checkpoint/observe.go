@@ -87,8 +87,14 @@ func (o *observer) observe() *sight {
 		s.file(listing)
 	}
 	s.api = o.drafts.read(o.known(current(now, o.sources.API(), apiAge, "api")), o.config)
+	var pods []placed
 	for _, key := range o.keys(s) {
-		s.worlds = append(s.worlds, o.world(s, key))
+		w, p := o.world(s, key)
+		s.worlds, pods = append(s.worlds, w), append(pods, p)
+	}
+	o.depend(s)
+	for i := range s.worlds {
+		o.count(&s.worlds[i], pods[i])
 	}
 	o.forget()
 	return s
@@ -143,8 +149,8 @@ func (o *observer) keys(s *sight) []store.Key {
 	})
 }
 
-// world is what this pass saw of one workload.
-func (o *observer) world(s *sight, key store.Key) World {
+// world is what this pass saw of one workload, but for what others explain.
+func (o *observer) world(s *sight, key store.Key) (World, placed) {
 	w := World{Now: s.at, Boot: o.clock.Boot(), Workload: key}
 	record, known := o.store.Workload(key)
 	if !known {
@@ -161,8 +167,6 @@ func (o *observer) world(s *sight, key store.Key) World {
 	w.Grace = d.facts.Grace
 
 	pods := o.place(s, record, d.facts)
-	w.Parent = pods.parents(o.watch, key)
-	w.Exits = pods.exits(o.watch, w.active(), record.State, w.Boot)
 	switch {
 	case d.facts.err != nil: // nobody knows whether it has a lock
 		w.Serves, w.Queue = Unknown[Party]("%s", d.facts.err), Unknown[[]Party]("%s", d.facts.err)
@@ -179,7 +183,14 @@ func (o *observer) world(s *sight, key store.Key) World {
 	}
 	w.API = o.parents(s, record, &d)
 	s.details[key] = d
-	return w
+	return w, pods
+}
+
+// count adds what the runtime tells of containers that have ended. Those that
+// ended for want of a dependency do not count.
+func (o *observer) count(w *World, pods placed) {
+	w.Parent = pods.parents(o.watch, w.excused())
+	w.Exits = pods.exits(o.watch, w.active(), w.state(), w.Boot, w.excused())
 }
 
 // active is the activation that the static pod directory holds.

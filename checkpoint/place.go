@@ -104,7 +104,7 @@ func (p *placed) party(process lock.Process) Party {
 }
 
 // parents is what the runtime shows of the parents' containers.
-func (p *placed) parents(watch *watch, key store.Key) Observed[Containers] {
+func (p *placed) parents(watch *watch, excused bool) Observed[Containers] {
 	if p.why != "" {
 		return Unknown[Containers]("%s", p.why)
 	}
@@ -116,12 +116,12 @@ func (p *placed) parents(watch *watch, key store.Key) Observed[Containers] {
 		for _, container := range p.watched(pod) {
 			c.Live = c.Live || live(container)
 			if i == 0 { // the newest parent
-				exits := watch.ended(key.String()+" parent "+pod.UID+" "+container.Name, ended(container), false)
+				exits := watch.ended(p.key.String()+" parent "+pod.UID+" "+container.Name, ended(container), false, excused)
 				c.Twice = c.Twice || exits >= 2
 			}
 		}
 	}
-	c.Since = watch.since(key.String()+" parent-live", strconv.FormatBool(c.Live))
+	c.Since = watch.since(p.key.String()+" parent-live", strconv.FormatBool(c.Live))
 	return Known(c)
 }
 
@@ -137,7 +137,7 @@ func (p *placed) watched(pod cri.Pod) []cri.Container {
 }
 
 // exits counts how often the container of the active checkpoint has ended.
-func (p *placed) exits(watch *watch, active *Active, state store.State, boot string) Observed[int] {
+func (p *placed) exits(watch *watch, active *Active, state store.State, boot string, excused bool) Observed[int] {
 	if p.why != "" {
 		return Unknown[int]("%s", p.why)
 	}
@@ -154,7 +154,7 @@ func (p *placed) exits(watch *watch, active *Active, state store.State, boot str
 		}
 	}
 	fresh := state.Activation != nil && state.Activation.ID == active.ID && state.Activation.BootID == boot && active.ServedBy == ""
-	return Known(watch.ended(active.ID, total, fresh))
+	return Known(watch.ended(active.ID, total, fresh, excused))
 }
 
 // seeLock fills in who holds the lock and who waits for it.

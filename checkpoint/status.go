@@ -35,6 +35,7 @@ type WorkloadStatus struct {
 	For        string   `json:"for"` // how long it has been in that state
 	Why        string   `json:"why"`
 	Frozen     []string `json:"frozen,omitempty"`
+	Waiting    []string `json:"waitingForDependencies,omitempty"`
 	Holder     string   `json:"holder,omitempty"` // role and container of who serves
 	Next       string   `json:"next,omitempty"`   // of the first that waits
 	Ready      string   `json:"ready,omitempty"`
@@ -85,7 +86,7 @@ func source[T any](name string, o Observed[T]) SourceStatus {
 // add tells where one workload stands.
 func (s *Status) add(w World, d Decision, m memory, details details) {
 	out := WorkloadStatus{
-		Workload: w.Workload.String(), State: d.State, Why: d.Why, Frozen: d.Frozen,
+		Workload: w.Workload.String(), State: d.State, Why: d.Why, Frozen: d.Frozen, Waiting: d.WaitingForDependencies,
 		For:      (w.Now - m.since).Round(time.Second).String(),
 		Findings: details.findings, Error: m.failed,
 	}

@@ -56,10 +56,14 @@ func (w *watch) since(key, value string) time.Duration {
 	return m.since
 }
 
+// has tells whether key has a value.
+func (w *watch) has(key string) bool { return w.marks[key] != nil }
+
 // ended counts the exits of the container that key names within the window.
 // total is the runtime's own count; all of them are recent where fresh says
-// that it began in this boot and never served.
-func (w *watch) ended(key string, total int, fresh bool) int {
+// that it began in this boot and never served. Those that are seen while they
+// are excused never count.
+func (w *watch) ended(key string, total int, fresh, excused bool) int {
 	e, ok := w.exits[key]
 	if !ok {
 		e = &exits{total: total}
@@ -69,6 +73,9 @@ func (w *watch) ended(key string, total int, fresh bool) int {
 		w.exits[key] = e
 	}
 	e.seen = w.now
+	if excused {
+		e.total = max(e.total, total)
+	}
 	for ; e.total < total; e.total++ {
 		e.at = append(e.at, w.now)
 	}

@@ -78,6 +78,8 @@ type World struct {
 	Synced Observed[bool]
 	// API is what the API server has of the parents.
 	API Observed[Parents]
+	// After are the workloads after which this one starts.
+	After []Dependency
 
 	// Grace is how long a checkpoint that gives way may take after SIGTERM;
 	// 0 ends it with SIGKILL at once.
@@ -123,6 +125,16 @@ type Parents struct {
 	Refused string
 	// Saved holds the UID of each parent whose snapshot equals the newest generation.
 	Saved map[string]bool
+}
+
+// Dependency is what a workload needs to be well. One that is Known and does not
+// answer explains each failure of that workload; one that nobody knows only makes
+// it start later.
+type Dependency struct {
+	Name    string        // namespace/workload, or etcd
+	Known   bool          // it is there to be watched on this node
+	Answers bool          // it serves and is ready, both Known
+	Since   time.Duration // since when Answers is what it is
 }
 
 // Tried is the memory that tells an action which works from one that does not.
