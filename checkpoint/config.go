@@ -22,6 +22,7 @@ type Config struct {
 	KubeletDir   string   // the kubelet's root directory, for its sockets
 	StateDir     string   // generations
 	LockDir      string   // lock files, one a workload
+	BinDir       string   // where lock-exec stands on the host
 	Proc         string   // the host's procfs
 	Namespaces   []string // where the annotation counts
 	Listen       string   // host:port of /healthz, /readyz and /status, while this copy leads
@@ -45,6 +46,7 @@ func Defaults() Config {
 		KubeletDir:     "/var/lib/kubelet",
 		StateDir:       "/var/lib/pod-checkpointer",
 		LockDir:        "/run/lock/pod-checkpointer",
+		BinDir:         "/opt/pod-checkpointer/bin",
 		Proc:           "/proc",
 		Namespaces:     []string{"kube-system"},
 		Listen:         "127.0.0.1:10299",
@@ -74,7 +76,7 @@ func (c Config) Validate() error {
 	}
 	for _, dir := range []struct{ flag, path string }{
 		{"static-pod-dir", c.StaticPodDir}, {"kubelet-dir", c.KubeletDir}, {"state-dir", c.StateDir},
-		{"lock-dir", c.LockDir}, {"proc", c.Proc}, {"socket", c.Socket},
+		{"lock-dir", c.LockDir}, {"bin-dir", c.BinDir}, {"proc", c.Proc}, {"socket", c.Socket},
 	} {
 		if !filepath.IsAbs(dir.path) || filepath.Clean(dir.path) != dir.path || dir.path == "/" {
 			bad(dir.flag, "a clean absolute path below /", fmt.Sprintf("%q", dir.path))

@@ -16,7 +16,6 @@ import (
 // later are flags of the contract that this version does nothing with. They
 // are refused where they are set, so that nobody relies on them unheard.
 var later = map[string]string{
-	"bin-dir":        "where lock-exec stands on the host",
 	"peer-endpoints": "API servers on other masters",
 	"removal-grace":  "how long a workload must be gone before it is removed",
 }
@@ -31,6 +30,7 @@ func bind(flags *pflag.FlagSet, c *checkpoint.Config) {
 	flags.StringVar(&c.KubeletDir, "kubelet-dir", c.KubeletDir, "the kubelet's root directory, for its podresources and pods sockets")
 	flags.StringVar(&c.StateDir, "state-dir", c.StateDir, "where generations are kept")
 	flags.StringVar(&c.LockDir, "lock-dir", c.LockDir, "lock files, one a workload")
+	flags.StringVar(&c.BinDir, "bin-dir", c.BinDir, "where lock-exec stands on the host")
 	flags.StringVar(&c.Proc, "proc", c.Proc, "the host's procfs")
 	flags.StringSliceVar(&c.Namespaces, "namespaces", c.Namespaces, "where the annotation counts")
 	flags.DurationVar(&c.Poll, "poll", c.Poll, "the beat")

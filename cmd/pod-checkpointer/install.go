@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/durable"
 )
 
@@ -48,7 +49,7 @@ Exit status: 0 both are there, 1 one could not be written, 2 wrong usage.`,
 			return install(filepath.Dir(self), to, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&binDir, "bin-dir", "/opt/pod-checkpointer/bin", "where the programs are to stand; made if it is absent")
+	cmd.Flags().StringVar(&binDir, "bin-dir", checkpoint.Defaults().BinDir, "where the programs are to stand; made if it is absent")
 	return cmd
 }
 
