@@ -58,7 +58,7 @@ func (o *observer) dependency(w *World, name string) Dependency {
 func (o *observer) etcd(w World) []Dependency {
 	key := w.Workload.String() + " etcd answers"
 	ready, _ := w.Ready.Value()
-	away := !ready.OK && strings.Contains(ready.Why, "[-]etcd ")
+	away := !ready.OK && strings.Contains(ready.Why, "[-]etcd")
 	if !away && !o.watch.has(key) {
 		return nil
 	}

@@ -91,13 +91,30 @@ func (t Target) get(ctx context.Context) error {
 	}
 	defer res.Body.Close()
 	// As much of the body as the kubelet reads: an answer that breaks off is none.
-	if _, err := io.CopyN(io.Discard, res.Body, 10<<10); err != nil && !errors.Is(err, io.EOF) {
+	body, err := io.ReadAll(io.LimitReader(res.Body, 10<<10))
+	if err != nil {
 		return fmt.Errorf("probe %s: read answer: %w", res.Request.URL, err)
 	}
 	if res.StatusCode < http.StatusOK || res.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("probe %s: status %d", res.Request.URL, res.StatusCode)
+		return fmt.Errorf("probe %s: status %d%s", res.Request.URL, res.StatusCode, failedChecks(string(body)))
 	}
 	return nil
+}
+
+// failedChecks are the first few that a server of Kubernetes names where it is not
+// well (k8s.io/apiserver v0.37.2, pkg/server/healthz/healthz.go): each in a line of
+// its own that begins with [-].
+func failedChecks(body string) string {
+	var failed []string
+	for line := range strings.Lines(body) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "[-]") && len(line) < 100 && len(failed) < 5 {
+			failed = append(failed, line)
+		}
+	}
+	if len(failed) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(failed, ", ")
 }
 
 func (t Target) request(ctx context.Context) (*http.Request, error) {

@@ -77,6 +77,20 @@ func TestStatusFrom200To399Passes(t *testing.T) {
 	}
 }
 
+// What is wrong with an API server is worth more than its status.
+func TestFailedChecksAreNamed(t *testing.T) {
+	for body, want := range map[string]string{
+		"[+]ping ok\n[-]etcd failed: reason withheld\n[-]informer-sync failed: reason withheld\nreadyz check failed\n": "status 500: [-]etcd failed: reason withheld, [-]informer-sync failed: reason withheld",
+		"[-]" + strings.Repeat("x", 100):             "status 500",
+		strings.Repeat("[-]x\n", 9):                  "status 500: [-]x, [-]x, [-]x, [-]x, [-]x",
+		"it says [-]etcd failed, but not as a check": "status 500",
+	} {
+		err := serve(t, true, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, body, http.StatusInternalServerError) }).Ask(t.Context())
+		_, got, _ := strings.Cut(err.Error(), "verbose: ")
+		assert.Equal(t, want, got)
+	}
+}
+
 func TestQuestionIsTheKubelets(t *testing.T) {
 	var got *http.Request
 	for _, https := range []bool{false, true} {
