@@ -54,9 +54,12 @@ type View struct {
 // Wanted says of a pod whether it is protected, and which Secrets it then needs.
 type Wanted func(*corev1.Pod) (secrets []types.NamespacedName, protected bool)
 
-// Client asks for Views. It holds no connection and no file, and is safe for
+// Client asks for Views, and awaits that one is out of date. It holds no connection and no file, and is safe for
 // concurrent use.
-type Client struct{ config Config }
+type Client struct {
+	config Config
+	pace   pace
+}
 
 // New checks that nothing is left out of config; it touches no file and no network.
 func New(config Config) (*Client, error) {
@@ -72,7 +75,7 @@ func New(config Config) (*Client, error) {
 	config.Namespaces = slices.Clone(config.Namespaces)
 	slices.Sort(config.Namespaces)
 	config.Namespaces = slices.Compact(config.Namespaces)
-	return &Client{config}, nil
+	return &Client{config, calm}, nil
 }
 
 // View asks the API server once, within the deadline of ctx, and never retries.
@@ -83,7 +86,7 @@ func (c *Client) View(ctx context.Context, wanted Wanted) (View, error) {
 	ctx, closeConnection := context.WithCancel(ctx)
 	defer closeConnection()
 
-	s, err := c.connect(ctx)
+	s, err := c.connect(ctx, newTransport)
 	if err != nil {
 		return View{}, err
 	}

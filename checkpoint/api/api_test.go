@@ -164,7 +164,7 @@ func TestListIsWholeOrUnknown(t *testing.T) {
 		reply(200, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5","continue":"x"},"items":[]}`)(w, r)
 	})
 	_, err = view(t, c)
-	require.ErrorIs(t, err, api.ErrAnswer)
+	require.ErrorIs(t, err, api.ErrRefused)
 }
 
 func TestResourceVersionIsOfTheOldestList(t *testing.T) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Why a View, or one Secret of it, is unknown. The text of an error says what
+// Why a View, or one part of it, is unknown, or an Await over. The text of an error says what
 // was asked and what helps; it holds no token and no part of an object.
 var (
 	ErrCredentials  = errors.New("use credentials")                // absent, broken, or a file that they name is
@@ -22,6 +23,7 @@ var (
 	ErrTimeout      = errors.New("no answer in time")              // the deadline of the context passed
 	ErrUnauthorized = errors.New("credentials not accepted")       // 401
 	ErrForbidden    = errors.New("forbidden")                      // 403; also for a while after an API server's start
+	ErrRefused      = errors.New("API server refuses")             // another 4xx; 410: what was asked for is too old
 	ErrThrottled    = errors.New("API server refuses for load")    // 429
 	ErrServer       = errors.New("API server fails")               // 5xx
 	ErrAnswer       = errors.New("not an API server's answer")     // something else, or a part of one
@@ -53,7 +55,7 @@ func (s *server) explain(ctx context.Context, what, name string, err error) erro
 // refused explains an HTTP status. It is foreign if no Status object came with
 // it: then its text is that of anybody, and a 404 speaks of a path, not of an object.
 func (s *server) refused(status metav1.Status, name string, foreign bool) error {
-	said := firstLine(status.Message)
+	said := cmp.Or(firstLine(status.Message), string(status.Reason))
 	if foreign {
 		said = fmt.Sprintf("%d %s", status.Code, http.StatusText(int(status.Code)))
 	}
@@ -66,6 +68,8 @@ func (s *server) refused(status metav1.Status, name string, foreign bool) error 
 		return errNotFound
 	case code == http.StatusTooManyRequests:
 		return fmt.Errorf("%w: %s", ErrThrottled, said)
+	case !foreign && code != http.StatusNotFound && code >= http.StatusBadRequest && code < http.StatusInternalServerError:
+		return fmt.Errorf("%w: %s", ErrRefused, said)
 	case code >= http.StatusInternalServerError:
 		return fmt.Errorf("%w: %s", ErrServer, said)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,7 +22,7 @@ var codecs = func() runtime.NegotiatedSerializer {
 	return serializer.NewCodecFactory(scheme).WithoutConversion()
 }()
 
-// server is an API server during one View.
+// server is an API server during one View or Await.
 type server struct {
 	*rest.RESTClient
 	config *rest.Config
@@ -30,13 +31,13 @@ type server struct {
 
 // connect reads the credentials. Connections are opened when first needed and
 // closed when ctx ends.
-func (c *Client) connect(ctx context.Context) (*server, error) {
+func (c *Client) connect(ctx context.Context, via func(context.Context, *rest.Config) (*http.Transport, error)) (*server, error) {
 	config, from, err := c.config.credentials()
 	if err != nil {
 		return nil, err
 	}
 	s := &server{config: config, from: from}
-	transport, err := newTransport(ctx, config)
+	transport, err := via(ctx, config)
 	if err == nil {
 		err = s.client(transport)
 	}
@@ -59,23 +60,32 @@ func (s *server) client(transport http.RoundTripper) error {
 	return err
 }
 
-// newTransport speaks HTTP/1.1 with no proxy but a kubeconfig's. net/http
-// goes on dialing and shaking hands when the request that wanted the
-// connection has ended; here all of it ends with ctx.
+// newTransport speaks HTTP/1.1.
 func newTransport(ctx context.Context, config *rest.Config) (*http.Transport, error) {
+	t, err := dialing(ctx, config, 0)
+	if err == nil {
+		t.Protocols.SetHTTP1(true)
+	}
+	return t, err
+}
+
+// dialing makes a transport that speaks no protocol yet, with no proxy but a
+// kubeconfig's. net/http goes on dialing and shaking hands when the request that
+// wanted the connection has ended; here all of it ends with ctx, and each of the
+// two after timeout, if that is not 0.
+func dialing(ctx context.Context, config *rest.Config, timeout time.Duration) (*http.Transport, error) {
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, err
 	}
-	var http1 http.Protocols
-	http1.SetHTTP1(true)
 	return &http.Transport{
-		Protocols:          &http1,
-		Proxy:              config.Proxy,
-		TLSClientConfig:    tlsConfig,
-		DisableCompression: true,
+		Protocols:           new(http.Protocols),
+		Proxy:               config.Proxy,
+		TLSClientConfig:     tlsConfig,
+		TLSHandshakeTimeout: timeout,
+		DisableCompression:  true,
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
-			connection, err := new(net.Dialer).DialContext(ctx, network, address)
+			connection, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, address)
 			if err == nil {
 				context.AfterFunc(ctx, func() { _ = connection.Close() })
 			}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 // Object is what a Server holds: a Pod, Secret, ServiceAccount, Node, Namespace
@@ -26,10 +27,16 @@ type state struct {
 	revision int64
 	uids     int
 	objects  map[string]Object // by request path
+
+	events    []event // what has happened since oldest
+	oldest    int64
+	bookmarks int           // sent so far
+	ended     int           // how often all watches were
+	told      chan struct{} // closed and replaced when a watch has something to tell
 }
 
 func newState() state {
-	s := state{revision: 1000, objects: make(map[string]Object)}
+	s := state{revision: 1000, objects: make(map[string]Object), told: make(chan struct{})}
 	s.put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}})
 	return s
 }
@@ -50,8 +57,14 @@ func (s *Server) Delete(objects ...Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range objects {
+		where := path(o)
+		old := s.state.objects[where]
+		if old == nil {
+			continue
+		}
 		s.state.revision++
-		delete(s.state.objects, path(o))
+		delete(s.state.objects, where)
+		s.state.happened(watch.Deleted, where, old)
 	}
 }
 
@@ -88,7 +101,12 @@ func (s *state) put(o Object) bool {
 	}
 	s.revision++
 	o.SetResourceVersion(strconv.FormatInt(s.revision, 10))
+	kind := watch.Added
+	if s.objects[where] != nil {
+		kind = watch.Modified
+	}
 	s.objects[where] = o
+	s.happened(kind, where, o)
 	return true
 }
 

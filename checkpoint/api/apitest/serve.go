@@ -31,14 +31,18 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		answer(w, r)
 		return
 	}
-	where := resource(r)
+	where := located(r.URL.Path)
 	switch {
 	case r.URL.Path == "/readyz" || r.URL.Path == "/livez":
 		_, _ = fmt.Fprint(w, "ok")
 	case r.Method != http.MethodGet || where.kind == "":
 		refuse(w, r, http.StatusNotFound)
-	case where.name == "":
+	case where.name == "" && r.URL.Query().Get("watch") == "true":
+		s.watch(w, r, where)
+	case where.name == "" && where.kind == "pods":
 		s.list(w, r, where)
+	case where.name == "":
+		refuse(w, r, http.StatusForbidden) // nobody here has a reason to list these
 	default:
 		s.get(w, r, where)
 	}
@@ -63,7 +67,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, where location) {
 	}
 	s.mu.Lock()
 	pods, version := s.state.pods(where.namespace, func(p *corev1.Pod) bool {
-		return selector.Matches(fields.Set{"spec.nodeName": p.Spec.NodeName, "metadata.name": p.Name, "metadata.namespace": p.Namespace})
+		return selector.Matches(selected(p))
 	})
 	size := s.pageSize
 	s.mu.Unlock()
@@ -88,8 +92,8 @@ func (l location) group() schema.GroupResource {
 	return schema.GroupResource{Resource: l.kind}
 }
 
-func resource(r *http.Request) location {
-	rest, core := strings.CutPrefix(r.URL.Path, "/api/v1/")
+func located(path string) location {
+	rest, core := strings.CutPrefix(path, "/api/v1/")
 	rest, apps := strings.CutPrefix(rest, "/apis/apps/v1/")
 	kinds := []string{"pods", "secrets", "serviceaccounts"}
 	if apps {
@@ -103,8 +107,8 @@ func resource(r *http.Request) location {
 		return location{kind: "pods"}
 	case core && len(parts) == 2 && (parts[0] == "nodes" || parts[0] == "namespaces"):
 		return location{kind: parts[0], name: parts[1]}
-	case len(parts) == 3 && parts[0] == "namespaces" && parts[2] == "pods":
-		return location{namespace: parts[1], kind: "pods"}
+	case len(parts) == 3 && parts[0] == "namespaces" && slices.Contains(kinds, parts[2]):
+		return location{namespace: parts[1], kind: parts[2]}
 	case len(parts) == 4 && parts[0] == "namespaces" && slices.Contains(kinds, parts[2]):
 		return location{namespace: parts[1], kind: parts[2], name: parts[3]}
 	}
@@ -114,7 +118,7 @@ func resource(r *http.Request) location {
 // refuse words a status as kube-apiserver does: some are a Status object, some
 // plain text (apiserver/pkg/endpoints/handlers/responsewriters, v0.37).
 func refuse(w http.ResponseWriter, r *http.Request, code int) {
-	where := resource(r)
+	where := located(r.URL.Path)
 	switch code {
 	case http.StatusUnauthorized:
 		send(w, r, code, status(apierrors.NewUnauthorized("Unauthorized")))

@@ -39,14 +39,16 @@ type Server struct {
 	accepts  func(*http.Request) bool
 	pageSize int
 	requests []string
-	open     int
+	watches  int
+
+	connections map[*stoppableConn]bool // open ones
 }
 
 // Start runs a Server until the test ends. It holds the namespace kube-system
 // and nothing else.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{t: t, authority: newAuthority(t), address: "127.0.0.1:0", state: newState()}
+	s := &Server{t: t, authority: newAuthority(t), address: "127.0.0.1:0", state: newState(), connections: make(map[*stoppableConn]bool)}
 	s.hanging = make(chan struct{})
 	close(s.hanging)
 	s.AcceptToken(Token)
@@ -98,6 +100,17 @@ func (s *Server) Kill() {
 	if process != nil {
 		_ = process.Close()
 	}
+}
+
+// Reset is Kill by a kernel that also resets the connections.
+func (s *Server) Reset() {
+	s.mu.Lock()
+	for c := range s.connections {
+		_ = c.Conn.(*net.TCPConn).SetLinger(0)
+		_ = c.Conn.Close()
+	}
+	s.mu.Unlock()
+	s.Kill()
 }
 
 // running is a process that serves. Its listener is closed by itself, because
@@ -173,13 +186,7 @@ func (s *Server) Continue() {
 func (s *Server) Connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.open
-}
-
-func (s *Server) connected(change int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open += change
+	return len(s.connections)
 }
 
 func (s *Server) resumed() <-chan struct{} {
@@ -199,8 +206,11 @@ func (l stoppable) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.server.connected(+1)
-	return &stoppableConn{Conn: connection, server: l.server, closed: make(chan struct{})}, nil
+	c := &stoppableConn{Conn: connection, server: l.server, closed: make(chan struct{})}
+	l.server.mu.Lock()
+	defer l.server.mu.Unlock()
+	l.server.connections[c] = true
+	return c, nil
 }
 
 type stoppableConn struct {
@@ -223,7 +233,9 @@ func (c *stoppableConn) Read(b []byte) (int, error) {
 func (c *stoppableConn) Close() error {
 	c.once.Do(func() {
 		close(c.closed)
-		c.server.connected(-1)
+		c.server.mu.Lock()
+		defer c.server.mu.Unlock()
+		delete(c.server.connections, c)
 	})
 	return c.Conn.Close()
 }

@@ -1,0 +1,182 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Await blocks until the pods of v, or a Secret that it holds or misses, have
+// changed since v, and returns nil: the caller then asks for another View, which
+// alone is truth. It also returns nil after 9 minutes, so that a View is never
+// much older than that, whatever the watches missed.
+//
+// An error says that nobody watches: the connection is lost, or silent for 45 s
+// even when asked by a ping; the API server refused, or shuts down, or no longer
+// has what v is based on. It matches one of the errors of this package, or
+// context.Canceled. After one, and where changes follow each other, Await may
+// return at once: the caller paces the calls.
+//
+// Secrets that failed in v, owners and the Node are not watched. alive is called
+// when each watch has begun, and at each bookmark of it, which a kube-apiserver
+// sends about once a minute; it must not block, is called from several
+// goroutines at once, and never after Await has returned.
+func (c *Client) Await(ctx context.Context, v View, alive func()) error {
+	if v.ResourceVersion == "" {
+		return errors.New("watch: no View to begin with")
+	}
+	ctx = klog.NewContext(ctx, klog.New(nil)) // as in View
+	ctx, closeConnection := context.WithCancel(ctx)
+	defer closeConnection()
+	group, ctx := errgroup.WithContext(ctx)
+	s, err := c.connect(ctx, c.watchTransport)
+	if err != nil {
+		return err
+	}
+	// One after the other, so that the first opens the connection that all the others use.
+	for _, w := range c.watches(s, v) {
+		body, err := w.open(ctx, c.pace.watch)
+		group.Go(func() error {
+			if err != nil {
+				return s.explain(ctx, w.what, "", err)
+			}
+			defer func() { _ = body.Close() }()
+			return w.read(ctx, s, body, alive)
+		})
+		if err != nil {
+			break
+		}
+	}
+	if err := group.Wait(); !errors.Is(err, errChanged) {
+		return err
+	}
+	return nil
+}
+
+// pace is how long an Await has for what.
+type pace struct {
+	open   time.Duration // to connect, to shake hands, and to have a watch answered, each
+	watch  time.Duration // without a change
+	ping   time.Duration // of silence until the server is asked
+	answer time.Duration // until it has answered
+}
+
+var calm = pace{10 * time.Second, 9 * time.Minute, 30 * time.Second, 15 * time.Second}
+
+// errChanged ends the watches beside the one that had an event, or its time.
+var errChanged = errors.New("changed")
+
+// watchTransport speaks HTTP/2 alone, which carries all watches on one
+// connection and can ask a silent server for a sign of life.
+func (c *Client) watchTransport(ctx context.Context, config *rest.Config) (*http.Transport, error) {
+	t, err := dialing(ctx, config, c.pace.open)
+	if err != nil {
+		return nil, err
+	}
+	t.Protocols.SetHTTP2(true)
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: c.pace.ping, PingTimeout: c.pace.answer}
+	t.ResponseHeaderTimeout = c.pace.open
+	return t, nil
+}
+
+// watch is one watch that is not yet open.
+type watch struct {
+	what    string
+	request *rest.Request
+	ends    time.Time // by its own timeout
+}
+
+// watches are those of everything in v that can change. All begin at the oldest
+// list, which is older than each answer in v: an etcd counts its changes over
+// all kinds of objects, so none is missed, and one that came between two answers
+// of v costs one View. The resourceVersion of a Secret itself would not do,
+// because the history that an API server keeps seldom goes back to its last change.
+func (c *Client) watches(s *server, v View) []*watch {
+	var all []*watch
+	add := func(what, namespace, resource, field, value string) {
+		all = append(all, &watch{what: "watch " + what + " in namespace " + namespace, request: s.Get().
+			Namespace(namespace).Resource(resource).
+			Param("watch", "true").
+			Param("fieldSelector", fields.OneTermEqualSelector(field, value).String()).
+			Param("resourceVersion", v.ResourceVersion).
+			Param("allowWatchBookmarks", "true")})
+	}
+	for _, namespace := range c.config.Namespaces {
+		add("pods", namespace, "pods", "spec.nodeName", c.config.Node)
+	}
+	secret := func(ref types.NamespacedName) {
+		add("secrets "+ref.Name, ref.Namespace, "secrets", metav1.ObjectNameField, ref.Name)
+	}
+	for ref := range v.Secrets {
+		secret(ref)
+	}
+	for ref := range v.Missing {
+		secret(ref)
+	}
+	return all
+}
+
+// open asks for the metadata of the objects alone: that something changed is
+// all that counts here, and no Secret travels for it.
+func (w *watch) open(ctx context.Context, d time.Duration) (io.ReadCloser, error) {
+	w.ends = time.Now().Add(d) // the server begins to count later
+	return w.request.
+		Param("timeoutSeconds", strconv.Itoa(int(d/time.Second))).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").
+		MaxRetries(0).
+		Stream(ctx)
+}
+
+func (w *watch) read(ctx context.Context, s *server, body io.Reader, alive func()) error {
+	stream := json.NewDecoder(body)
+	for {
+		alive()
+		var event struct {
+			Type   string
+			Object json.RawMessage
+		}
+		if err := stream.Decode(&event); err != nil {
+			return w.ended(ctx, s, err)
+		}
+		switch event.Type {
+		case "BOOKMARK":
+		case "ADDED", "MODIFIED", "DELETED":
+			return errChanged
+		case "ERROR":
+			var status metav1.Status
+			if json.Unmarshal(event.Object, &status) == nil && status.Code != 0 {
+				return fmt.Errorf("%s: %w", w.what, s.refused(status, "", false))
+			}
+			return fmt.Errorf("%s: %w", w.what, ErrAnswer)
+		default:
+			return fmt.Errorf("%s: %w", w.what, ErrAnswer)
+		}
+	}
+}
+
+// ended tells why a watch has no more events.
+func (w *watch) ended(ctx context.Context, s *server, err error) error {
+	syntax, kind := (*json.SyntaxError)(nil), (*json.UnmarshalTypeError)(nil)
+	switch {
+	case errors.As(err, &syntax), errors.As(err, &kind):
+		return fmt.Errorf("%s: %w", w.what, ErrAnswer) // without the cause, as in ask
+	case errors.Is(err, io.EOF) && ctx.Err() == nil && !time.Now().Before(w.ends):
+		return errChanged
+	case errors.Is(err, io.EOF):
+		err = errors.New("it ended the watch before its time")
+	}
+	return s.explain(ctx, w.what, "", err)
+}
