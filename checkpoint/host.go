@@ -43,6 +43,7 @@ type Host struct {
 	wake   chan struct{}
 
 	runtime *cri.Client
+	locks   *lock.Inspector
 	pods    *poller[[]cri.Pod]
 	images  *poller[map[string]bool]
 	kubelet *poller[kubelet.View]
@@ -80,7 +81,7 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	}
 	h := &Host{
 		config: c, boot: strings.TrimSpace(string(boot)), log: log, wake: make(chan struct{}, 1),
-		runtime: runtime, probes: map[store.Key]*prober{}, ending: map[string]bool{},
+		runtime: runtime, locks: lock.NewInspector(c.Proc), probes: map[store.Key]*prober{}, ending: map[string]bool{},
 	}
 	h.wants.Store(&Wants{})
 	h.pods = newPoller(Clock(h), h.heard, 900*time.Millisecond, c.Poll, inMotion,
@@ -145,7 +146,7 @@ func (h *Host) Kubelet() Answer[kubelet.View] { return h.kubelet.answer() }
 func (h *Host) API() Answer[*api.View] { return h.api.answer() }
 
 // Lock reads the kernel's lock table; it does not block.
-func (h *Host) Lock(path string) (lock.State, error) { return lock.Inspect(h.config.Proc, path) }
+func (h *Host) Lock(path string) (lock.State, error) { return h.locks.Inspect(path) }
 
 // Ready is what the probe said while that holder held the lock.
 func (h *Host) Ready(workload store.Key, holder string) Answer[bool] {

@@ -31,7 +31,11 @@ type State struct {
 // Inspect reads the table and what it names, and nothing else, so that it may be
 // called ten times a second. Other users' processes need CAP_SYS_PTRACE where
 // the file is on btrfs or overlayfs, and to see a split.
-func Inspect(proc, path string) (State, error) {
+func Inspect(proc, path string) (State, error) { return inspectWith(proc, path, identity.split) }
+
+// inspectWith takes from split whether a lock on another file is on one that once had
+// this path.
+func inspectWith(proc, path string, split splitter) (State, error) {
 	// Between the table and the process a holder may end, and a table of more
 	// than one page may miss one; both are rare, so a few attempts are plenty.
 	const attempts = 4
@@ -39,7 +43,7 @@ func Inspect(proc, path string) (State, error) {
 	var err error
 	for range attempts {
 		var whole bool
-		state, whole, err = inspect(proc, path)
+		state, whole, err = inspect(proc, path, split)
 		if err == nil && (whole || state.Holder != nil) {
 			return state, nil
 		}
@@ -53,7 +57,9 @@ func Inspect(proc, path string) (State, error) {
 	return state, nil // never in the table, in as many readings
 }
 
-func inspect(proc, path string) (state State, whole bool, err error) {
+type splitter func(file identity, proc string, e entry) bool
+
+func inspect(proc, path string, split splitter) (state State, whole bool, err error) {
 	state.Path = path
 	file, err := identify(path)
 	if err != nil {
@@ -70,7 +76,7 @@ func inspect(proc, path string) (state State, whole bool, err error) {
 			return state, false, err
 		}
 		if !ours {
-			state.Split = state.Split || file.split(proc, e)
+			state.Split = state.Split || split(file, proc, e)
 			continue
 		}
 		p, err := find(proc, e)
