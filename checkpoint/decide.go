@@ -215,13 +215,42 @@ func snapshotAfter(w World) Snapshot {
 // candidates are the generations that may be started, the most trusted first:
 // the newest that differs from known-good in nothing but payloads, known-good
 // itself, the newest. One whose image is absent is passed over, unless that leaves
-// none: then a registry that answers is the last hope.
+// none: then a registry that answers is the last hope. Of an older spec than a
+// parent's that holds the lock or waits for it there is none.
 func candidates(w World) []store.Generation {
-	order := trusted(w, func(g store.Generation) bool { return w.Unusable[g.Seq] == "" && w.Absent[g.Seq] == "" })
+	beside := beside(w)
+	readable := func(g store.Generation) bool {
+		return w.Unusable[g.Seq] == "" && (g.Seq >= beside.Seq || g.Spec == beside.Spec)
+	}
+	order := trusted(w, func(g store.Generation) bool { return readable(g) && w.Absent[g.Seq] == "" })
 	if len(order) == 0 {
-		order = trusted(w, func(g store.Generation) bool { return w.Unusable[g.Seq] == "" })
+		order = trusted(w, readable)
 	}
 	return order
+}
+
+// beside is the newest generation whose parent holds the lock or waits for it, the
+// zero Generation if there is none. A parent that failed does not count, since the
+// older one is there to stand in for it.
+func beside(w World) store.Generation {
+	record, _ := w.Record.Value()
+	serves, _ := w.Serves.Value()
+	queue, _ := w.Queue.Value()
+	for i, g := range record.Generations { // newest first
+		runs := func(p Party) bool { return w.runs(p, g, i == 0) }
+		if runs(serves) || slices.ContainsFunc(queue, runs) {
+			return g
+		}
+	}
+	return store.Generation{}
+}
+
+// runs tells whether a party is a parent of that generation and has not failed.
+func (w World) runs(p Party, g store.Generation, newest bool) bool {
+	record, _ := w.Record.Value()
+	parents, _ := w.API.Value()
+	failed := record.State.RetryBoot == w.Boot && record.State.FailedParent == p.Pod
+	return p.Role == Parent && !failed && (g.Source.PodUID == p.Pod || newest && parents.Saved[p.Pod])
 }
 
 func trusted(w World, usable func(store.Generation) bool) []store.Generation {

@@ -137,6 +137,12 @@ var promises = []promise{
 		_, ok := d.Action.(Snapshot)
 		return ok && !known
 	}},
+	{"no copy of an old version starts beside a new one that has not failed", func(w World, d Decision) bool {
+		a, ok := d.Action.(Start)
+		parents, _ := w.API.Value()
+		beside := w.Serves.value.Role == Parent && parents.Saved[w.Serves.value.Pod] || w.waits(Parent) && parents.Saved[party(Parent).Pod]
+		return ok && w.Locked && beside && w.state().Handoff == nil && a.Generation < newest(w).Seq && w.state().FailedParent == ""
+	}},
 	{"while a dependency is away nothing is counted, given up, taken back or stopped", func(w World, d Decision) bool {
 		if len(w.missing()) == 0 {
 			return false

@@ -106,3 +106,42 @@ func TestHandingOff(t *testing.T) {
 		{"then we stand in line again", world(handoff(time.Minute), heldByForeign()), HandingOff, "start 7"},
 	})
 }
+
+// rolling is a rolling update: generation 8 is that of the new parent, 7 is
+// known-good and of the old one.
+func rolling() saw {
+	return generations(
+		store.Generation{Seq: 8, Spec: "new", Source: store.Source{PodUID: "parent-pod"}},
+		store.Generation{Seq: 7, Spec: "spec", Source: store.Source{PodUID: "its predecessor"}},
+	)
+}
+
+// TestRollingUpdate: no copy of the old version starts beside the new one, unless the
+// new one has failed.
+func TestRollingUpdate(t *testing.T) {
+	check(t, []row{
+		{"the old parent is deleted: its copy starts at once", world(parentDeleted(), free(0)), Pending, "start 7"},
+		{"it serves, and the new parent is saved while it waits", world(changed(), served(), heldByCheckpoint(), waits(Parent), ready(9*time.Second)), Serving, "snapshot after generation 7"},
+		{"the new parent gets its turn", world(rolling(), served(), heldByCheckpoint(), waits(Parent), ready(10*time.Second)), Serving, "end the checkpoint for the parent"},
+		{"a copy that ended meanwhile leaves the lock to it, and is removed", world(rolling(), served(), heldByParent(), unready(0)), HandingOff, "remove the manifest"},
+		{"a new one that fails is rolled back to the old", world(rolling(), taken(time.Second), parentDown(0), free(0)), RollingBack, "start 7"},
+		{"also while it holds on", world(rolling(), rollingBack(), failedParent("parent-pod", time.Minute), heldByParent(), unready(forever)), RollingBack, "start 7"},
+		{"one that runs and does not take the lock has failed", world(rolling(), parentLive(30*time.Second), free(30*time.Second)), Pending, "start 7"},
+
+		{"a manifest that somebody took away comes back as the new one's", world(rolling(), heldByStale(), waits(Parent), ready(forever)), Activating, "start 8"},
+		{"so does a candidate that can't give way", world(rolling(), unsynced(), manifest(time.Hour), heldByCheckpoint(), waits(Parent), unready(time.Minute)), Failing, "start 8"},
+		{"or that stands in line again", world(rolling(), handoff(time.Minute), heldByForeign(), waits(Parent)), HandingOff, "start 8"},
+		{"what the API server calls saved is the newest", world(generations(gen(8, "new"), gen(7, "spec")), heldByStale(), waits(Parent), ready(forever)), Activating, "start 8"},
+		{"to a parent that failed the old one is no rival", world(rolling(), heldByStale(), waits(Parent), ready(forever), failedParent("parent-pod", time.Minute)), Activating, "start 7"},
+		{"nor to one whose spec it has", world(rolling(), knownGood(7), sameSpec(), heldByStale(), waits(Parent), ready(forever)), Activating, "start 8"},
+	})
+}
+
+// sameSpec: the generations differ in payloads alone.
+func sameSpec() saw {
+	return func(w *World) {
+		record, _ := w.Record.Value()
+		record.Generations[0].Spec = "spec"
+		w.Record = Known(record)
+	}
+}

@@ -71,6 +71,13 @@ func draw(view *api.View, c Config) *parentsByWorkload {
 	return out
 }
 
+// lists tells whether the API server has this pod as a protected one of a workload.
+func (p *parentsByWorkload) lists(key store.Key, uid string) bool {
+	w := p.workloads[key]
+	_, drawn := w.drafts[uid]
+	return drawn || w.refused[uid] != "" || w.unknown[uid] != ""
+}
+
 // add takes the snapshot of one parent.
 func (p *parents) add(pod *v1.Pod, view *api.View, c Config) {
 	uid := string(pod.UID)

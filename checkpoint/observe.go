@@ -167,6 +167,7 @@ func (o *observer) world(s *sight, key store.Key) (World, placed) {
 	w.Grace = d.facts.Grace
 
 	pods := o.place(s, record, d.facts)
+	d.findings = append(d.findings, pods.strangers(s, d.facts)...)
 	switch {
 	case d.facts.err != nil: // nobody knows whether it has a lock
 		w.Serves, w.Queue = Unknown[Party]("%s", d.facts.err), Unknown[[]Party]("%s", d.facts.err)

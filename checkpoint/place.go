@@ -60,6 +60,27 @@ func (o *observer) place(s *sight, record store.Workload, f facts) placed {
 	return p
 }
 
+// strangers names the parents that do not stand to this workload as the generation
+// does that leads, and what to do.
+func (p *placed) strangers(s *sight, f facts) []string {
+	var findings []string
+	all, told := s.api.Value()
+	for _, pod := range p.parent {
+		lock, asks := snapshot.Asks(annotations(pod))
+		name := pod.Namespace + "/" + pod.Name
+		switch {
+		case !pod.Ready() || f.identity.Workload == "":
+		case asks && lock != f.identity.Lock:
+			findings = append(findings, fmt.Sprintf("LockRenamed: the pod %s is under the lock %q, and what is on disk of it under %q: neither waits for the other; set annotation and command back",
+				name, lock, f.identity.Lock))
+		case told && !all.lists(p.key, pod.UID):
+			findings = append(findings, fmt.Sprintf("Unwanted: the pod %s does not ask to be protected: what is on disk stays, and starts when the pod is gone; the manual says how to remove it",
+				name))
+		}
+	}
+	return findings
+}
+
 // byUID is what disk and API server tell of the pods' UIDs.
 func (p *placed) byUID(s *sight, record store.Workload) {
 	for _, g := range record.Generations {

@@ -68,6 +68,50 @@ func TestWhoHolds(t *testing.T) {
 	}
 }
 
+// A template that lost the annotation, or has another lock, makes parents as before.
+// The checkpoint that serves hands over to the first; of the second it is told what
+// to do.
+func TestATemplateThatChangesItsAnnotations(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		change  func(map[string]string)
+		lists   bool // the API server has it as protected
+		finding string
+	}{
+		{"asks no more", func(a map[string]string) { delete(a, "pod-checkpointer.io/checkpoint") }, false,
+			"Unwanted: the pod kube-system/kube-apiserver-x7k2p does not ask to be protected: what is on disk stays, and starts when the pod is gone; the manual says how to remove it"},
+		{"asks since it runs", func(a map[string]string) { delete(a, "pod-checkpointer.io/checkpoint") }, true, ""},
+		{"has another lock", func(a map[string]string) { a["pod-checkpointer.io/lock"] = "other" }, true,
+			`LockRenamed: the pod kube-system/kube-apiserver-x7k2p is under the lock "other", and what is on disk of it under "kube-apiserver": neither waits for the other; set annotation and command back`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := protected(t)
+			id := n.activate(1)
+			pod := parentPod("x7k2p", cri.Running, 0)
+			tt.change(pod.Sandboxes[0].Annotations)
+			n.runs(checkpointPod(id, cri.Running, 0))
+			n.runs(pod)
+			n.locks(id, "x7k2p")
+			n.sources.pods.value = n.sources.pods.value[len(n.sources.pods.value)-2:]
+			n.lists()
+			if tt.lists {
+				n.lists(parent(t, "x7k2p"))
+			}
+			w, d := n.look()
+			require.Equal(t, Parent, w.next().Role)
+			if tt.finding == "" {
+				require.Empty(t, d.findings)
+			} else {
+				require.Equal(t, []string{tt.finding}, d.findings)
+			}
+			n.sources.api.err = errors.New("connection refused")
+			w, d = n.look()
+			require.Equal(t, Parent, w.next().Role, "the API server need not say so")
+			require.NotContains(t, d.findings, "Unwanted")
+		})
+	}
+}
+
 func TestWhoHoldsIsKnownWithoutTheRuntime(t *testing.T) {
 	n := protected(t)
 	id := n.activate(1)

@@ -71,6 +71,12 @@ func (id Identity) named() bool {
 	return id.Kind == kindPod || id.Kind == kindStatefulSet
 }
 
+// Asks reads the annotations of a sandbox: whether its pod asks to be protected,
+// and under which lock; "" is none.
+func Asks(annotations map[string]string) (lock string, asks bool) {
+	return annotations[AnnotationLock], wanted(annotations)
+}
+
 // annotations are those of a generation, from which IdentityOf and FactsOf read.
 func (id Identity) annotations(grace time.Duration, after []string) map[string]string {
 	a := map[string]string{
@@ -101,15 +107,17 @@ func IdentityOf(sanitized *v1.Pod) Identity {
 
 // Matches reports whether a pod, as its sandbox in the runtime tells, is a
 // parent of the workload. With a lock the lock's name decides, which no two
-// workloads share; without one the pod's name does. It is no use for pods whose
-// annotation was set after they were started, since a sandbox keeps those of its
-// creation.
+// workloads share. Else the pod's name does, also of a pod that asks for no
+// protection, or names another lock: the controller may have made it after its
+// template has changed, and a sandbox keeps the annotations of its creation. Only of
+// a Deployment, whose pods' names others may have, it has to ask for protection.
 func Matches(namespace, podName string, annotations map[string]string, w Identity) bool {
-	if namespace != w.Namespace || annotations[annotationSource] != sourceAPI || !wanted(annotations) ||
-		annotations[AnnotationLock] != w.Lock {
+	_, ours := annotations[AnnotationCheckpointOf]
+	if namespace != w.Namespace || annotations[annotationSource] != sourceAPI || ours {
 		return false
 	}
-	if w.Lock != "" {
+	lock, asks := Asks(annotations)
+	if w.Lock != "" && asks && lock == w.Lock {
 		return true
 	}
 	switch w.Kind {
@@ -119,7 +127,7 @@ func Matches(namespace, podName string, annotations map[string]string, w Identit
 		// Every way to part the name is tried, because a generated name is cut
 		// where it would be too long.
 		rest, ok := strings.CutPrefix(podName, w.Workload+"-")
-		for i := 1; ok && i <= len(rest) && i <= templateHashLen; i++ {
+		for i := 1; asks && ok && i <= len(rest) && i <= templateHashLen; i++ {
 			if isRandom(rest[:i]) && generatedFrom(w.Workload+"-"+rest[:i], podName) {
 				return true
 			}

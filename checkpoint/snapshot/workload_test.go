@@ -73,9 +73,10 @@ func TestMatches(t *testing.T) {
 		want      bool
 	}{
 		{"anything", "web", identity("DaemonSet", "web", "web"), true},
-		{"web-x7k2p", "other", identity("DaemonSet", "web", "web"), false},
-		{"web-x7k2p", "", identity("DaemonSet", "web", "web"), false},
-		{"web-x7k2p", "web", identity("DaemonSet", "web", ""), false},
+		{"anything", "other", identity("DaemonSet", "web", "web"), false},
+		{"web-x7k2p", "other", identity("DaemonSet", "web", "web"), true},
+		{"web-x7k2p", "", identity("DaemonSet", "web", "web"), true},
+		{"web-x7k2p", "web", identity("DaemonSet", "web", ""), true},
 		{"web-x7k2p", "", identity("DaemonSet", "web", ""), true},
 		{"web-x7k2", "", identity("DaemonSet", "web", ""), false},
 		{"web-x7ka2", "", identity("DaemonSet", "web", ""), false}, // no vowels are generated
@@ -101,8 +102,11 @@ func TestMatches(t *testing.T) {
 		annotations["kubernetes.io/config.source"] = "file"
 		assert.False(t, Matches("kube-system", tt.pod, annotations, tt.w), "source")
 	}
-	w := identity("Pod", "web", "")
-	assert.False(t, Matches("kube-system", "web", map[string]string{"kubernetes.io/config.source": "api"}, w), "not protected")
+	unprotected := map[string]string{"kubernetes.io/config.source": "api"}
+	assert.True(t, Matches("kube-system", "web-x7k2p", unprotected, identity("DaemonSet", "web", "web")), "its template has changed")
+	assert.False(t, Matches("kube-system", "anything", unprotected, identity("DaemonSet", "web", "web")))
+	assert.False(t, Matches("kube-system", "web-5d4f-x7k2p", unprotected, identity("Deployment", "web", "")), "or of a DaemonSet web-5d4f")
+	assert.False(t, Matches("kube-system", "web", map[string]string{"kubernetes.io/config.source": "api", AnnotationCheckpointOf: "a/b"}, identity("Pod", "web", "")), "a checkpoint")
 }
 
 // A generated name that is cut within the hash still belongs to its Deployment.
