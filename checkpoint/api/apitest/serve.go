@@ -31,10 +31,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		answer(w, r)
 		return
 	}
-	where := located(r.URL.Path)
+	where, account := located(r.URL.Path), located(strings.TrimSuffix(r.URL.Path, "/token"))
 	switch {
 	case r.URL.Path == "/readyz" || r.URL.Path == "/livez":
 		_, _ = fmt.Fprint(w, "ok")
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/token") && account.kind == "serviceaccounts":
+		s.token(w, r, account)
 	case r.Method != http.MethodGet || where.kind == "":
 		refuse(w, r, http.StatusNotFound)
 	case where.name == "" && r.URL.Query().Get("watch") == "true":

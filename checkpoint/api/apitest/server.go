@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -41,6 +42,7 @@ type Server struct {
 	requests []string
 	watches  int
 
+	tokenLimit  time.Duration
 	connections map[*stoppableConn]bool // open ones
 }
 
