@@ -35,7 +35,7 @@ func measureLab(ctx context.Context, t *testing.T, p programs, add func(row)) {
 	memory, err := resident(ctx, ours)
 	require.NoError(t, err)
 	require.NoError(t, ours.PowerCut(ctx))
-	limit := up(ctx, t, lab.Options{Name: "bench-limit", StaticAPIServer: true, NoDaemon: true, LockExec: p.lockExec})
+	limit := up(ctx, t, lab.Options{Name: "bench-limit", StaticControlPlane: true, NoDaemon: true, LockExec: p.lockExec})
 	require.NoError(t, limit.PowerCut(ctx))
 
 	c := cycles{

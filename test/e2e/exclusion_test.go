@@ -21,7 +21,7 @@ import (
 
 const (
 	beat     = 10 * time.Millisecond
-	lockPath = "/run/lock/pod-checkpointer/kube-apiserver.lock"
+	lockPath = lockDir + "/kube-apiserver.lock"
 	apiPort  = 6443
 )
 

@@ -23,7 +23,8 @@ const (
 	manifestDir = "/etc/kubernetes/manifests"
 	ofKey       = "pod-checkpointer.io/checkpoint-of"
 	activation  = "pod-checkpointer.io/activation"
-	workload    = "kube-system/kube-apiserver"
+	workload    = "kube-system/kube-apiserver" // what most scenarios are about
+	lockDir     = "/run/lock/pod-checkpointer"
 
 	// Lines of the timeline that scenarios look for.
 	toldToGo = "checkpoint told to go: manifest removed"
@@ -165,7 +166,7 @@ func (e *eyes) manifests(context.Context) {
 	}
 	active := ""
 	for _, file := range files {
-		if id := activationIn(file); id != "" {
+		if of, id := activationIn(file); of == workload {
 			active = id
 		}
 	}
@@ -179,18 +180,20 @@ func (e *eyes) manifests(context.Context) {
 	}
 }
 
-func activationIn(file string) string {
+// activationIn is of which workload a file is the checkpoint, and which
+// activation of it; empty if it is none.
+func activationIn(file string) (of, id string) {
 	data, err := os.ReadFile(file)
 	if err != nil || !strings.Contains(string(data), ofKey) {
-		return ""
+		return "", ""
 	}
 	var head struct {
 		Metadata struct{ Annotations map[string]string }
 	}
 	if yaml.Unmarshal(data, &head) != nil {
-		return ""
+		return "", ""
 	}
-	return head.Metadata.Annotations[activation]
+	return head.Metadata.Annotations[ofKey], head.Metadata.Annotations[activation]
 }
 
 // readiness asks the API server on a new connection each time. It counts as away
@@ -294,7 +297,10 @@ func (e *eyes) daemon() func(context.Context) {
 		for _, event := range status.Events {
 			if event.At.After(last) {
 				last = event.At
-				if !seenElsewhere(event.What) {
+				switch {
+				case event.Workload != workload:
+					e.timeline.add(event.At, "  daemon: %s: %s", strings.TrimPrefix(event.Workload, "kube-system/"), event.What)
+				case !seenElsewhere(event.What):
 					e.timeline.add(event.At, "  daemon: %s", event.What)
 				}
 			}

@@ -55,7 +55,7 @@ type file struct {
 	written, moved syscall.Timespec
 }
 
-// foreign are the files that are not of the API server's checkpoint.
+// foreign are the files that are no checkpoints.
 func (s *scene) foreign(dir string) map[string]file {
 	s.Helper()
 	entries, err := os.ReadDir(dir)
@@ -63,7 +63,7 @@ func (s *scene) foreign(dir string) map[string]file {
 	out := map[string]file{}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if activationIn(path) != "" {
+		if of, _ := activationIn(path); of != "" {
 			continue
 		}
 		content, err := os.ReadFile(path)

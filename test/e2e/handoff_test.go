@@ -114,13 +114,14 @@ func (s *scene) setParent(image string, command []string) {
 	s.timeline.add(time.Now(), "DaemonSet: the parent is to run %s", command[slices.Index(command, "--")+1])
 }
 
-// happened asserts that the daemon told of all of these in this scenario, in this order.
+// happened asserts that the daemon told of all of these about the API server in
+// this scenario, in this order.
 func (s *scene) happened(want ...string) {
 	s.Helper()
 	var got []string
 	if status := s.eyes.sight().status; status != nil {
 		for _, event := range status.Events {
-			if event.At.After(s.begun) {
+			if event.At.After(s.begun) && event.Workload == workload {
 				got = append(got, event.What)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint"
 	"github.com/pod-checkpointer/pod-checkpointer/cri"
+	"github.com/pod-checkpointer/pod-checkpointer/lock"
 	"github.com/pod-checkpointer/pod-checkpointer/test/lab"
 	"github.com/stretchr/testify/require"
 )
@@ -27,6 +28,10 @@ const (
 
 	pauseImage = "lab.local/pause:1"
 )
+
+// controlPlane are the DaemonSets that the daemon protects; the others are the
+// clients of the first.
+var controlPlane = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 
 // scene is one scenario on the shared cluster.
 type scene struct {
@@ -78,7 +83,7 @@ func (s *scene) rest(what string) {
 	}
 }
 
-// awaitSteady waits until the parent serves and nothing of a checkpoint is left.
+// awaitSteady waits until the parents serve and nothing of a checkpoint is left.
 func (s *scene) awaitSteady() sight {
 	s.Helper()
 	now := s.await(eventually, "the steady state", steady)
@@ -87,19 +92,31 @@ func (s *scene) awaitSteady() sight {
 }
 
 func steady(s sight) bool {
-	w := s.workload()
 	return s.answers && s.serves.role == asParent && len(s.waiters) == 0 && s.manifest == "" && !runs(s.pods, asCheckpoint) &&
-		w.State == checkpoint.Protected && w.Activation == "" && w.KnownGood != 0 && w.KnownGood == w.Generation
+		len(s.restless()) == 0
+}
+
+// restless are those parts of the control plane of which the daemon does not say
+// that they are protected and known to be good.
+func (s sight) restless() []string {
+	var out []string
+	for _, name := range controlPlane {
+		w := s.workload("kube-system/" + name)
+		if w.State != checkpoint.Protected || w.Activation != "" || w.KnownGood == 0 || w.KnownGood != w.Generation {
+			out = append(out, fmt.Sprintf("%s %s %s", name, w.State, w.Why))
+		}
+	}
+	return out
 }
 
 // byCheckpoint is the API server's answer out of a checkpoint.
 func byCheckpoint(s sight) bool { return s.answers && s.serves.role == asCheckpoint }
 
-// workload is what the daemon says of the API server; empty if it says nothing.
-func (s sight) workload() checkpoint.WorkloadStatus {
+// workload is what the daemon says of one; empty if it says nothing.
+func (s sight) workload(name string) checkpoint.WorkloadStatus {
 	if s.status != nil {
 		for _, w := range s.status.Workloads {
-			if w.Workload == workload {
+			if w.Workload == name {
 				return w
 			}
 		}
@@ -117,9 +134,8 @@ func runs(pods []cri.Pod, who string) bool {
 }
 
 func (s sight) String() string {
-	w := s.workload()
-	return fmt.Sprintf("API answers %t, lock held by %s, %d wait, manifest %q, running %v\ndaemon: %s %s",
-		s.answers, s.serves.role, len(s.waiters), s.manifest, running(s.pods), w.State, w.Why)
+	return fmt.Sprintf("API answers %t, lock held by %s, %d wait, manifest %q, running %v\nnot at rest: %q",
+		s.answers, s.serves.role, len(s.waiters), s.manifest, running(s.pods), s.restless())
 }
 
 // cutPower ends everything on the node in one instant, and boots it.
@@ -135,13 +151,20 @@ func (s *scene) cutPower() {
 }
 
 // refreshClients starts the API server's clients anew. After an outage they would
-// else be in back-off, one after the other, for a minute or more.
+// else be in back-off, one after the other, for a minute or more. The kubelet is
+// away meanwhile, and has forgotten how often the others ended before.
 func (s *scene) refreshClients() {
 	s.Helper()
-	for _, client := range []lab.Component{lab.ControllerManager, lab.Scheduler, lab.Kubelet} {
-		require.NoError(s, s.lab.Kill(client))
-		require.NoError(s, s.lab.Start(cluster.ctx, client))
+	require.NoError(s, s.lab.Kill(lab.Kubelet))
+	for _, name := range controlPlane[1:] {
+		state, err := lock.Inspect("/proc", s.path(lockDir+"/"+name+".lock"))
+		require.NoError(s, err)
+		if state.Holder != nil {
+			// By SIGTERM, on which the scheduler gives up its lease.
+			require.NoError(s, lock.End(cluster.ctx, "/proc", *state.Holder, soon))
+		}
 	}
+	require.NoError(s, s.lab.Start(cluster.ctx, lab.Kubelet))
 	s.timeline.add(time.Now(), "kubelet, controller manager and scheduler started anew")
 }
 

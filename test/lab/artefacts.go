@@ -112,7 +112,7 @@ func (a artefacts) daemonImage() (image, error) {
 
 // storeKey names a store of images by all that is in it and what made it.
 func (a artefacts) storeKey() (string, error) {
-	words := []string{"1", a.Debian, a.Containerd} // the number changes when the layout of images does
+	words := []string{"2", a.Debian, a.Containerd} // the number changes when the layout of images does
 	for _, file := range []string{a.Pause, filepath.Join(a.Kubernetes, "kube-apiserver")} {
 		digest, err := fileDigest(file)
 		if err != nil {

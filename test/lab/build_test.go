@@ -30,7 +30,7 @@ func TestProgramsThatAreOneFileStayOne(t *testing.T) {
 	l := sample(t, Options{})
 	img, err := kubernetesImage(l.made.Kubernetes, "v1.37.2+x")
 	require.NoError(t, err)
-	require.Equal(t, "lab.local/kube-apiserver:v1.37.2_x", img.Ref, "a tag has no plus")
+	require.Equal(t, "lab.local/kubernetes:v1.37.2_x", img.Ref, "a tag has no plus")
 	var real, links []string
 	for _, f := range img.Files {
 		if f.Link == "" {

@@ -10,18 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
-
-	"github.com/pod-checkpointer/pod-checkpointer/test/lab/node"
-	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// temporaryAPIServer runs on the node itself until the self-hosted one can take over.
-const temporaryAPIServer Component = "kube-apiserver-temporary"
-
 // upTimeout is for all of bringing up, once everything is built. A quiet
-// machine of two cores takes 10 to 15 s.
+// machine of two cores takes 15 to 20 s.
 const upTimeout = 3 * time.Minute
 
 // bringUp goes from nothing to a cluster.
@@ -48,7 +40,7 @@ func (l *Lab) bringUp(ctx context.Context) error {
 		return err
 	}
 	start := l.startSelfHosted
-	if l.options.StaticAPIServer {
+	if l.options.StaticControlPlane {
 		start = l.startStatic
 	}
 	if err := start(ctx, certs); err != nil {
@@ -57,7 +49,7 @@ func (l *Lab) bringUp(ctx context.Context) error {
 	if l.options.NoDaemon {
 		return nil
 	}
-	return l.timed("pod-checkpointer has saved the API server", func() error { return l.startDaemon(ctx) })
+	return l.timed("pod-checkpointer has saved the control plane", func() error { return l.startDaemon(ctx) })
 }
 
 // configure writes everything that the node's components read.
@@ -80,149 +72,30 @@ func (l *Lab) configure(certs *pki) error {
 			return err
 		}
 	}
-	for _, user := range []string{"admin", "kubelet", "kube-controller-manager", "kube-scheduler", "pod-checkpointer"} {
-		config, err := certs.kubeconfig(user)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(etc, "kubernetes", user+".conf"), config, 0o600); err != nil {
-			return err
-		}
+	users := map[string]string{}
+	for _, name := range []string{"admin.conf", "kubelet.conf", "pod-checkpointer.conf"} {
+		users[name] = name
 	}
-	// The API server's own files reach it by a Secret, so that a copy of its pod
-	// is worth nothing without a copy of that.
-	files := []string{"ca.crt", "kubelet-server.crt", "kubelet-server.key", "sa.key"}
-	if l.options.StaticAPIServer {
-		files = append(files, apiServerFiles...)
+	// The control plane's own files reach it by Secrets, so that a copy of a pod
+	// is worth nothing without a copy of its.
+	pki := map[string]string{}
+	for _, name := range []string{"ca.crt", "kubelet-server.crt", "kubelet-server.key"} {
+		pki[name] = name
 	}
-	return errors.Join(
-		certs.write(filepath.Join(etc, "kubernetes/pki"), files...),
+	errs := []error{
+		certs.write(filepath.Join(etc, "kubernetes"), users), certs.write(filepath.Join(etc, "kubernetes/pki"), pki),
 		copyFile(l.made.LockExec, filepath.Join(lockExec, "lock-exec"), 0o755),
-	)
-}
-
-// startStatic starts a cluster whose API server is a static pod.
-func (l *Lab) startStatic(ctx context.Context, certs *pki) error {
-	set, err := l.daemonSet()
-	if err != nil {
-		return err
 	}
-	if err := l.PlaceManifest("kube-apiserver.yaml", plainStaticPod(set)); err != nil {
-		return err
-	}
-	if err := l.StartAll(ctx); err != nil {
-		return err
-	}
-	if err := l.timed("static API server is ready", func() error { return l.AwaitReady(ctx) }); err != nil {
-		return err
-	}
-	return l.apply(ctx, certs)
-}
-
-// startSelfHosted starts a cluster whose API server is a DaemonSet, by way of
-// one that holds the same lock until the DaemonSet's pod waits for it.
-func (l *Lab) startSelfHosted(ctx context.Context, certs *pki) error {
-	set, err := l.daemonSet()
-	if err != nil {
-		return err
-	}
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return l.startRuntime(groupCtx) })
-	group.Go(func() error { // both wait for an API server
-		return errors.Join(l.Start(groupCtx, ControllerManager), l.Start(groupCtx, Scheduler))
-	})
-	group.Go(func() error {
-		return l.timed("temporary API server is ready", func() error {
-			return l.startTemporary(groupCtx, temporary(set, "/run/lab/secrets"), certs)
-		})
-	})
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	// Not before there is an API server, from which its reflectors would have backed off.
-	if err := l.Start(ctx, Kubelet); err != nil {
-		return err
-	}
-	if err := l.timed("objects made, node registered", func() error { return l.apply(ctx, certs) }); err != nil {
-		return err
-	}
-	kind := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}
-	if err := l.create(ctx, kind, systemSpace, set); err != nil {
-		return err
-	}
-	if err := l.timed("API server's pod waits", func() error { return l.awaitParent(ctx) }); err != nil {
-		return err
-	}
-	return l.timed("self-hosted API server is ready", func() error {
-		if err := l.Kill(temporaryAPIServer); err != nil {
-			return err
+	if l.options.StaticControlPlane {
+		for _, p := range controlPlane {
+			errs = append(errs, certs.write(filepath.Join(l.diskDir(), staticSecrets, p.name), p.files))
 		}
-		return l.AwaitReady(ctx)
-	})
-}
-
-// startRuntime starts containerd and gives it the daemon's image.
-func (l *Lab) startRuntime(ctx context.Context) error {
-	if err := l.Start(ctx, Containerd); err != nil {
-		return err
 	}
-	if l.options.NoDaemon {
-		return nil
-	}
-	img, err := l.made.daemonImage()
-	if err != nil {
-		return err
-	}
-	return l.importImage(ctx, img)
-}
-
-func (l *Lab) startTemporary(ctx context.Context, argv []string, certs *pki) error {
-	if err := l.Start(ctx, Etcd); err != nil {
-		return err
-	}
-	secrets, err := l.NodePath("/run/lab/secrets") // gone with the first power cut
-	if err != nil {
-		return err
-	}
-	locks, err := l.NodePath("/run/lock/pod-checkpointer")
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(certs.write(secrets, apiServerFiles...), os.MkdirAll(locks, 0o755)); err != nil {
-		return err
-	}
-	if err := l.startUnit(node.Unit{Name: string(temporaryAPIServer), Argv: argv}); err != nil {
-		return err
-	}
-	return l.AwaitReady(ctx)
-}
-
-// awaitParent waits until the API server's pod runs, which means that it waits
-// for the lock, or is about to.
-func (l *Lab) awaitParent(ctx context.Context) error {
-	url := apiURL + "/api/v1/namespaces/" + systemSpace + "/pods?labelSelector=k8s-app%3D" + apiServer
-	client, err := l.Admin()
-	if err != nil {
-		return err
-	}
-	return poll(ctx, 100*time.Millisecond, func() error {
-		var pods corev1.PodList
-		if err := call(ctx, client, http.MethodGet, url, nil, &pods); err != nil {
-			return err
-		}
-		for _, pod := range pods.Items {
-			for _, status := range pod.Status.ContainerStatuses {
-				if status.State.Running != nil {
-					return nil
-				}
-			}
-		}
-		return fmt.Errorf("none of its %d pods runs", len(pods.Items))
-	})
+	return errors.Join(errs...)
 }
 
 // startDaemon places pod-checkpointer's static pod and waits until it is of
-// use: before it has saved the API server, a power cut is for good.
+// use: before it has saved the control plane, a power cut is for good.
 func (l *Lab) startDaemon(ctx context.Context) error {
 	pod, err := l.daemonPod()
 	if err != nil {
@@ -232,7 +105,7 @@ func (l *Lab) startDaemon(ctx context.Context) error {
 		return err
 	}
 	client := &http.Client{Transport: &http.Transport{DialContext: l.Dial, DisableKeepAlives: true}}
-	saves := !l.options.StaticAPIServer && !slices.Contains(l.options.DaemonFlags, "--dry-run")
+	saves := !l.options.StaticControlPlane && !slices.Contains(l.options.DaemonFlags, "--dry-run")
 	return poll(ctx, 100*time.Millisecond, func() error {
 		var status struct {
 			Workloads []struct {
@@ -244,12 +117,16 @@ func (l *Lab) startDaemon(ctx context.Context) error {
 		if err := call(ctx, client, http.MethodGet, "http://127.0.0.1:10299/status", nil, &status); err != nil || !saves {
 			return err
 		}
+		saved := map[string]bool{}
 		for _, w := range status.Workloads {
-			if w.Workload == systemSpace+"/"+apiServer && w.Generation > 0 {
-				return nil
+			saved[w.Workload] = w.Generation > 0
+		}
+		for _, p := range controlPlane {
+			if !saved[systemSpace+"/"+p.name] {
+				return fmt.Errorf("it has not saved %s: %+v", p.name, status.Workloads)
 			}
 		}
-		return fmt.Errorf("it has not saved the API server: %+v", status.Workloads)
+		return nil
 	})
 }
 

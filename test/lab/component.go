@@ -16,11 +16,9 @@ type Component string
 
 // Boot starts them in this order.
 const (
-	Etcd              Component = "etcd"
-	Containerd        Component = "containerd"
-	Kubelet           Component = "kubelet"
-	ControllerManager Component = "kube-controller-manager"
-	Scheduler         Component = "kube-scheduler"
+	Etcd       Component = "etcd"
+	Containerd Component = "containerd"
+	Kubelet    Component = "kubelet"
 )
 
 // Where the node sees what the lab runs.
@@ -50,7 +48,7 @@ func (l *Lab) Start(ctx context.Context, c Component) error {
 
 // StartAll starts all components, as a boot does.
 func (l *Lab) StartAll(ctx context.Context) error {
-	for _, c := range []Component{Etcd, Containerd, Kubelet, ControllerManager, Scheduler} {
+	for _, c := range []Component{Etcd, Containerd, Kubelet} {
 		if err := l.Start(ctx, c); err != nil {
 			return err
 		}
@@ -138,17 +136,6 @@ func (l *Lab) unit(c Component) (node.Unit, error) {
 			"--config=/etc/kubernetes/kubelet.yaml", "--kubeconfig=/etc/kubernetes/kubelet.conf",
 			"--hostname-override=" + l.options.Node, "--node-ip=" + nodeIP, "--root-dir=/var/lib/kubelet", "--v=3",
 		}
-	case ControllerManager:
-		u.Restart = true // it ends itself after 10 s without an API server
-		flags = []string{
-			"--kubeconfig=/etc/kubernetes/kube-controller-manager.conf", "--leader-elect=false",
-			"--kube-api-burst=400", "--kube-api-qps=200", // or its start alone takes 5 s
-			"--root-ca-file=/etc/kubernetes/pki/ca.crt", "--service-account-private-key-file=/etc/kubernetes/pki/sa.key",
-			"--use-service-account-credentials", "--v=2",
-		}
-	case Scheduler:
-		u.Restart = true
-		flags = []string{"--kubeconfig=/etc/kubernetes/kube-scheduler.conf", "--leader-elect=false", "--v=2"}
 	default:
 		return u, fmt.Errorf("no component is named %q", c)
 	}

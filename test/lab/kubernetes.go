@@ -72,7 +72,7 @@ func kubernetesVersion(ctx context.Context, dir string) (string, error) {
 // kubernetesImage holds the control plane's programs. Those that are one file
 // under several names stay one.
 func kubernetesImage(dir, version string) (image, error) {
-	img := image{Ref: "lab.local/kube-apiserver:" + strings.ReplaceAll(version, "+", "_")}
+	img := image{Ref: "lab.local/kubernetes:" + strings.ReplaceAll(version, "+", "_")}
 	first := map[string]string{}
 	for _, part := range kubernetesParts {
 		real, err := filepath.EvalSymlinks(filepath.Join(dir, part))

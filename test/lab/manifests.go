@@ -20,26 +20,61 @@ import (
 
 // The lab runs the files of manifests/ as they are, except for what is said here:
 //
-//   - kube-apiserver.yaml: the image is the lab's own; the grace is Options.Grace
-//     where that is set.
+//   - control-plane: the images are the lab's own; the API server's grace is
+//     Options.Grace where that is set; its clients get the flags below.
 //   - pod-checkpointer.yaml: the image is the lab's own; Options.DaemonFlags are
 //     added to the command.
-//   - rbac.yaml: nothing.
+//   - base/rbac.yaml: nothing.
 //
-// Of kube-apiserver.yaml it also derives the API server that runs while there
-// is none yet, and the one that is a plain static pod.
+// Of control-plane it also derives the programs that run while there are no pods
+// yet, and the plain static pods.
 
 const (
 	apiServer     = "kube-apiserver"
 	systemSpace   = "kube-system"
 	secretsMount  = "/etc/kubernetes/secrets"
-	staticSecrets = "/etc/kubernetes/pki" // of the plain static pod, on the node's disk
+	staticSecrets = "/etc/kubernetes/pki" // of the plain static pods, on the node's disk
 )
 
-// apiServerFiles are the contents of the Secret that kube-apiserver.yaml mounts.
-var apiServerFiles = []string{
-	"apiserver-kubelet-client.crt", "apiserver-kubelet-client.key", "apiserver.crt", "apiserver.key",
-	"ca.crt", "sa.key", "sa.pub",
+// part is a part of the control plane that runs in pods. Its name is that of its
+// DaemonSet, of its file, of its Secret, of its lock and of its program.
+type part struct {
+	name   string
+	files  map[string]string // of its Secret: the name there, and that in the cluster's PKI
+	flags  []string          // that the lab adds
+	health string            // answers 200 while it serves
+}
+
+// election lets an heir lead after 10 s instead of 15 s where its predecessor has
+// not given up its lease, which a controller manager never does. A leader still
+// outlives an outage of 8 s.
+var election = []string{
+	"--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s", "--leader-elect-retry-period=1s",
+}
+
+var controlPlane = []part{
+	{
+		name: apiServer, health: apiURL + "/readyz",
+		files: map[string]string{
+			"apiserver-kubelet-client.crt": "apiserver-kubelet-client.crt",
+			"apiserver-kubelet-client.key": "apiserver-kubelet-client.key",
+			"apiserver.crt":                "apiserver.crt",
+			"apiserver.key":                "apiserver.key",
+			"ca.crt":                       "ca.crt",
+			"sa.key":                       "sa.key",
+			"sa.pub":                       "sa.pub",
+		},
+	},
+	{
+		name: "kube-controller-manager", health: "https://127.0.0.1:10257/healthz",
+		files: map[string]string{"ca.crt": "ca.crt", "kubeconfig": "kube-controller-manager.conf", "sa.key": "sa.key"},
+		flags: append(slices.Clone(election), "--kube-api-burst=400", "--kube-api-qps=200"), // or its start alone takes 5 s
+	},
+	{
+		name: "kube-scheduler", health: "https://127.0.0.1:10259/readyz",
+		files: map[string]string{"kubeconfig": "kube-scheduler.conf"},
+		flags: election,
+	},
 }
 
 func (l *Lab) manifest(name string, into any) error {
@@ -53,10 +88,10 @@ func (l *Lab) manifest(name string, into any) error {
 	return nil
 }
 
-// daemonSet is the self-hosted API server.
-func (l *Lab) daemonSet() (*appsv1.DaemonSet, error) {
+// daemonSet is the self-hosted one.
+func (l *Lab) daemonSet(p part) (*appsv1.DaemonSet, error) {
 	set := &appsv1.DaemonSet{}
-	if err := l.manifest("control-plane/kube-apiserver.yaml", set); err != nil {
+	if err := l.manifest("control-plane/"+p.name+".yaml", set); err != nil {
 		return nil, err
 	}
 	img, err := kubernetesImage(l.made.Kubernetes, l.made.Version)
@@ -64,31 +99,33 @@ func (l *Lab) daemonSet() (*appsv1.DaemonSet, error) {
 		return nil, err
 	}
 	spec := &set.Spec.Template.Spec
-	spec.Containers[0].Image = img.Ref
-	if seconds := int64(l.options.Grace.Seconds()); seconds != 0 {
+	container := &spec.Containers[0]
+	container.Image = img.Ref
+	container.Command = append(container.Command, p.flags...)
+	if seconds := int64(l.options.Grace.Seconds()); seconds != 0 && p.name == apiServer {
 		spec.TerminationGracePeriodSeconds = &seconds
 	}
 	return set, nil
 }
 
-// temporary is the command of set's API server for the node itself, with its
-// files in another folder: lock-exec's path and lock stay, so that the pod
-// waits for it.
-func temporary(set *appsv1.DaemonSet, secrets string) []string {
+// temporary is the command of set for the node itself, with another lock-exec
+// and its files in another folder. The lock is the same, so that the pod waits
+// for it.
+func temporary(set *appsv1.DaemonSet, lockExec, secrets string) []string {
 	replace := strings.NewReplacer(secretsMount, secrets, "$(HOST_IP)", nodeIP)
-	var argv []string
-	for _, word := range set.Spec.Template.Spec.Containers[0].Command {
+	argv := []string{lockExec}
+	for _, word := range set.Spec.Template.Spec.Containers[0].Command[1:] {
 		argv = append(argv, replace.Replace(word))
 	}
 	return argv
 }
 
-// plainStaticPod is the same API server with nothing of ours: a static pod
-// that starts at once, its files on the node's disk.
+// plainStaticPod is the same program with nothing of ours: a static pod that
+// starts at once, its files on the node's disk.
 func plainStaticPod(set *appsv1.DaemonSet) *corev1.Pod {
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Name: apiServer, Namespace: systemSpace, Labels: map[string]string{"k8s-app": apiServer}},
+		ObjectMeta: metav1.ObjectMeta{Name: set.Name, Namespace: systemSpace, Labels: map[string]string{"k8s-app": set.Name}},
 		Spec:       *set.Spec.Template.Spec.DeepCopy(),
 	}
 	spec, container := &pod.Spec, &pod.Spec.Containers[0]
@@ -99,7 +136,7 @@ func plainStaticPod(set *appsv1.DaemonSet) *corev1.Pod {
 	container.ReadinessProbe, container.LivenessProbe = nil, nil
 	directory := corev1.HostPathDirectory
 	spec.Volumes = []corev1.Volume{{Name: "secrets", VolumeSource: corev1.VolumeSource{
-		HostPath: &corev1.HostPathVolumeSource{Path: staticSecrets, Type: &directory},
+		HostPath: &corev1.HostPathVolumeSource{Path: staticSecrets + "/" + set.Name, Type: &directory},
 	}}}
 	container.VolumeMounts = []corev1.VolumeMount{{Name: "secrets", MountPath: secretsMount, ReadOnly: true}}
 	return pod

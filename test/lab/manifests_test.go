@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,53 +29,73 @@ func sample(t *testing.T, o Options) *Lab {
 	return l
 }
 
-func TestDaemonSetIsTheManifestWithTheLabsImage(t *testing.T) {
-	set, err := sample(t, Options{Grace: 5 * time.Second}).daemonSet()
-	require.NoError(t, err)
-	spec := set.Spec.Template.Spec
-	require.Equal(t, "lab.local/kube-apiserver:v1.2.3", spec.Containers[0].Image)
-	require.Equal(t, int64(5), *spec.TerminationGracePeriodSeconds)
-	require.Empty(t, spec.Containers[0].Ports, "two on the host's network would refuse each other")
-	require.False(t, *spec.AutomountServiceAccountToken)
+// apiServerPart is the API server.
+var apiServerPart = controlPlane[0]
 
-	set, err = sample(t, Options{}).daemonSet()
+func TestDaemonSetIsTheManifestWithTheLabsImage(t *testing.T) {
+	for _, p := range controlPlane {
+		set, err := sample(t, Options{}).daemonSet(p)
+		require.NoError(t, err)
+		require.Equal(t, p.name, set.Name)
+		spec := set.Spec.Template.Spec
+		require.Equal(t, "lab.local/kubernetes:v1.2.3", spec.Containers[0].Image)
+		require.Equal(t, int64(1), *spec.TerminationGracePeriodSeconds, "the manifest's own")
+		require.Empty(t, spec.Containers[0].Ports, "two on the host's network would refuse each other")
+		require.False(t, *spec.AutomountServiceAccountToken)
+		require.Equal(t, "true", set.Spec.Template.Annotations["pod-checkpointer.io/checkpoint"])
+		require.Equal(t, p.name, set.Spec.Template.Annotations["pod-checkpointer.io/lock"])
+		require.Equal(t, []string{"--lock", p.lock(), "--", p.name}, spec.Containers[0].Command[1:5])
+		require.Subset(t, spec.Containers[0].Command, p.flags)
+	}
+	set, err := sample(t, Options{Grace: 5 * time.Second}).daemonSet(apiServerPart)
 	require.NoError(t, err)
-	require.Equal(t, int64(1), *set.Spec.Template.Spec.TerminationGracePeriodSeconds, "the manifest's own")
+	require.Equal(t, int64(5), *set.Spec.Template.Spec.TerminationGracePeriodSeconds)
 }
 
-func TestSecretHoldsEveryFileThatTheAPIServerNames(t *testing.T) {
-	set, err := sample(t, Options{}).daemonSet()
+func TestSecretHoldsEveryFileThatItsProgramNames(t *testing.T) {
+	certs, err := newPKI("master", net.ParseIP(nodeIP))
 	require.NoError(t, err)
-	for _, word := range set.Spec.Template.Spec.Containers[0].Command {
-		if _, name, ok := strings.Cut(word, secretsMount+"/"); ok {
-			require.Contains(t, apiServerFiles, name)
+	for _, p := range controlPlane {
+		set, err := sample(t, Options{}).daemonSet(p)
+		require.NoError(t, err)
+		require.Equal(t, p.name, set.Spec.Template.Spec.Volumes[0].Secret.SecretName)
+		for _, word := range set.Spec.Template.Spec.Containers[0].Command {
+			if _, name, ok := strings.Cut(word, secretsMount+"/"); ok {
+				require.Contains(t, p.files, name)
+			}
+		}
+		for _, from := range p.files {
+			require.NotEmpty(t, certs.files[from], from)
 		}
 	}
 }
 
-func TestTemporaryAPIServerTakesTheSameLock(t *testing.T) {
-	set, err := sample(t, Options{}).daemonSet()
-	require.NoError(t, err)
-	argv := temporary(set, "/run/elsewhere")
-	require.Equal(t, set.Spec.Template.Spec.Containers[0].Command[:5], argv[:5], "lock-exec, its lock and the program")
-	line := strings.Join(argv, " ")
-	require.NotContains(t, line, "$(", "no kubelet replaces it")
-	require.NotContains(t, line, secretsMount)
-	require.Contains(t, line, "--advertise-address="+nodeIP)
-	require.Contains(t, line, "--tls-cert-file=/run/elsewhere/apiserver.crt")
+func TestTemporaryProgramTakesTheSameLock(t *testing.T) {
+	for _, p := range controlPlane {
+		set, err := sample(t, Options{}).daemonSet(p)
+		require.NoError(t, err)
+		argv := temporary(set, "/run/elsewhere/lock-exec", "/run/elsewhere")
+		require.Equal(t, []string{"/run/elsewhere/lock-exec", "--lock", p.lock(), "--", p.name}, argv[:5])
+		line := strings.Join(argv, " ")
+		require.NotContains(t, line, "$(", "no kubelet replaces it")
+		require.NotContains(t, line, secretsMount)
+		require.Contains(t, line, "=/run/elsewhere/")
+	}
 }
 
 func TestPlainStaticPodNeedsNothingOfOurs(t *testing.T) {
-	set, err := sample(t, Options{}).daemonSet()
-	require.NoError(t, err)
-	pod := plainStaticPod(set)
-	container := pod.Spec.Containers[0]
-	require.Equal(t, apiServer, container.Command[0])
-	require.Nil(t, container.ReadinessProbe)
-	require.Nil(t, container.LivenessProbe)
-	requireStatic(t, pod)
-	require.Len(t, pod.Spec.Volumes, 1)
-	require.NotNil(t, set.Spec.Template.Spec.Containers[0].ReadinessProbe, "the DaemonSet is left as it was")
+	for _, p := range controlPlane {
+		set, err := sample(t, Options{}).daemonSet(p)
+		require.NoError(t, err)
+		pod := plainStaticPod(set)
+		container := pod.Spec.Containers[0]
+		require.Equal(t, p.name, container.Command[0])
+		require.Nil(t, container.ReadinessProbe)
+		require.Nil(t, container.LivenessProbe)
+		requireStatic(t, pod)
+		require.Len(t, pod.Spec.Volumes, 1)
+		require.NotNil(t, set.Spec.Template.Spec.Containers[0].ReadinessProbe, "the DaemonSet is left as it was")
+	}
 }
 
 func TestDaemonPodIsTheManifestWithMoreFlags(t *testing.T) {

@@ -12,14 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// apply makes what the cluster needs before the DaemonSet.
+// apply makes what the cluster needs before the DaemonSets.
 func (l *Lab) apply(ctx context.Context, certs *pki) error {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: apiServer, Namespace: systemSpace}, Data: map[string][]byte{}}
-	for _, name := range apiServerFiles {
-		secret.Data[name] = certs.files[name]
-	}
-	if err := l.create(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, systemSpace, secret); err != nil {
-		return err
+	for _, p := range controlPlane {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: p.name, Namespace: systemSpace}, Data: map[string][]byte{}}
+		for name, from := range p.files {
+			secret.Data[name] = certs.files[from]
+		}
+		if err := l.create(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, systemSpace, secret); err != nil {
+			return err
+		}
 	}
 	objects, err := l.objects("base/rbac.yaml")
 	if err != nil {

@@ -34,9 +34,9 @@ type Options struct {
 	// LockExec and PodCheckpointer are ready, static programs. Empty: they are
 	// built from the checkout.
 	LockExec, PodCheckpointer string
-	// StaticAPIServer runs the API server as a plain static pod without
-	// lock-exec instead of a DaemonSet: what no self-hosted one can beat.
-	StaticAPIServer bool
+	// StaticControlPlane runs the control plane as plain static pods without
+	// lock-exec instead of DaemonSets: what no self-hosted one can beat.
+	StaticControlPlane bool
 	// NoDaemon leaves pod-checkpointer's static pod out.
 	NoDaemon bool
 	// DaemonFlags are added to pod-checkpointer's command.

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -22,8 +23,8 @@ import (
 // apiURL is where everything on the node finds the API server.
 const apiURL = "https://127.0.0.1:6443"
 
-// pki is the cluster's certificate authority and what it has issued: PEM by
-// file name, keys named like their certificates.
+// pki is the cluster's certificate authority and what it has issued, by file
+// name: NAME.crt and NAME.key, and for a user NAME.conf with both in it.
 type pki struct {
 	ca    *x509.Certificate
 	key   *ecdsa.PrivateKey
@@ -58,19 +59,27 @@ func newPKI(node string, ip net.IP) (*pki, error) {
 	}
 	p.files["ca.crt"] = pemOf("CERTIFICATE", der)
 	loopback := net.IPv4(127, 0, 0, 1)
-	for name, s := range map[string]subject{
+	users := map[string]subject{
+		"admin":                   {user: "admin", group: "system:masters"},
+		"kubelet":                 {user: "system:node:" + node, group: "system:nodes"},
+		"kube-controller-manager": {user: "system:kube-controller-manager"},
+		"kube-scheduler":          {user: "system:kube-scheduler"},
+		"pod-checkpointer":        {user: "pod-checkpointer"},
+	}
+	servers := map[string]subject{
 		"apiserver": {user: "kube-apiserver", ips: []net.IP{loopback, ip, net.IPv4(10, 96, 0, 1)}, names: []string{
 			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 		}},
 		"apiserver-kubelet-client": {user: "kube-apiserver-kubelet-client", group: "system:masters"},
-		"admin":                    {user: "admin", group: "system:masters"},
-		"kubelet":                  {user: "system:node:" + node, group: "system:nodes"},
 		"kubelet-server":           {user: node, names: []string{node}, ips: []net.IP{ip, loopback}},
-		"kube-controller-manager":  {user: "system:kube-controller-manager"},
-		"kube-scheduler":           {user: "system:kube-scheduler"},
-		"pod-checkpointer":         {user: "pod-checkpointer"},
-	} {
+	}
+	for name, s := range servers {
 		if err := p.issue(name, s); err != nil {
+			return nil, fmt.Errorf("issue %s: %w", name, err)
+		}
+	}
+	for name, s := range users {
+		if err := errors.Join(p.issue(name, s), p.addKubeconfig(name)); err != nil {
 			return nil, fmt.Errorf("issue %s: %w", name, err)
 		}
 	}
@@ -131,8 +140,8 @@ func pemOf(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// kubeconfig is one file that needs no other, for the user of a certificate.
-func (p *pki) kubeconfig(user string) ([]byte, error) {
+// addKubeconfig makes one file that needs no other, for the user of a certificate.
+func (p *pki) addKubeconfig(user string) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["lab"] = &clientcmdapi.Cluster{Server: apiURL, CertificateAuthorityData: p.files["ca.crt"]}
 	config.AuthInfos[user] = &clientcmdapi.AuthInfo{
@@ -140,16 +149,18 @@ func (p *pki) kubeconfig(user string) ([]byte, error) {
 	}
 	config.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: user}
 	config.CurrentContext = "lab"
-	return clientcmd.Write(*config)
+	text, err := clientcmd.Write(*config)
+	p.files[user+".conf"] = text
+	return err
 }
 
-// write puts the named files into dir.
-func (p *pki) write(dir string, names ...string) error {
+// write puts files into dir; to each name there, that of the file here.
+func (p *pki) write(dir string, names map[string]string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for _, name := range names {
-		if err := os.WriteFile(filepath.Join(dir, name), p.files[name], 0o600); err != nil {
+	for to, from := range names {
+		if err := os.WriteFile(filepath.Join(dir, to), p.files[from], 0o600); err != nil {
 			return err
 		}
 	}

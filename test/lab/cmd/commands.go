@@ -24,7 +24,7 @@ func upCommand(o *lab.Options) *cobra.Command {
   lab up --kubernetes v1.34.4 --containerd 1.6.20
   lab up --kubernetes-bin /opt/kubernetes/bin
   lab up --daemon-flag=--handoff-settle=2s --daemon-flag=--poll=500ms
-  lab up --name limit --static-apiserver --no-daemon`,
+  lab up --name limit --static-control-plane --no-daemon`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			begun := time.Now()
@@ -43,7 +43,7 @@ func upCommand(o *lab.Options) *cobra.Command {
 	f.StringVar(&o.Containerd, "containerd", "", "version of containerd: "+choice(lab.ContainerdVersions))
 	f.StringVar(&o.LockExec, "lock-exec", "", "ready lock-exec, instead of building it")
 	f.StringVar(&o.PodCheckpointer, "pod-checkpointer", "", "ready pod-checkpointer, instead of building it")
-	f.BoolVar(&o.StaticAPIServer, "static-apiserver", false, "run the API server as a plain static pod")
+	f.BoolVar(&o.StaticControlPlane, "static-control-plane", false, "run the control plane as plain static pods")
 	f.BoolVar(&o.NoDaemon, "no-daemon", false, "leave pod-checkpointer out")
 	f.StringArrayVar(&o.DaemonFlags, "daemon-flag", nil, "flag to add to pod-checkpointer's command")
 	f.DurationVar(&o.Grace, "grace", 0, "the API server's grace at its end, instead of its manifest's")
