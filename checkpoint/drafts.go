@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -106,7 +107,19 @@ func (p *parents) add(pod *v1.Pod, view *api.View, c Config) {
 		p.refused[uid] = err.Error()
 		return
 	}
-	p.drafts[uid], p.finding[uid] = draft, taken.Findings
+	p.drafts[uid], p.finding[uid] = draft, append(taken.Findings, surges(pod, view)...)
+}
+
+// surges: a DaemonSet that starts the new pod first ends the old one once the new
+// one is ready, which it can't be without the lock.
+func surges(pod *v1.Pod, view *api.View) []string {
+	owner, ok := api.OwnerOf(pod)
+	spec := view.Owners[owner]
+	if !ok || spec.UID != owner.UID || slices.Contains([]string{"", "0", "0%"}, spec.MaxSurge) {
+		return nil
+	}
+	return []string{fmt.Sprintf("MaxSurge: DaemonSet %s may start a new pod beside the old one (maxSurge %s): with a lock it waits for ever and the update stands still, without one both run; set updateStrategy.rollingUpdate.maxSurge to 0",
+		owner.Name, spec.MaxSurge)}
 }
 
 func draftOf(s *snapshot.Snapshot, pod *v1.Pod, view *api.View) (store.Draft, error) {

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
 	"github.com/pod-checkpointer/pod-checkpointer/cri"
@@ -189,4 +190,66 @@ func TestAnEmptyListIsKnown(t *testing.T) {
 	require.Equal(t, Parents{Saved: map[string]bool{}}, seen(t, w), "it moves nothing: no workload is removed")
 	require.Nil(t, d.draft)
 	require.Equal(t, Protected, Decide(w, n.config.limits()).State)
+}
+
+// TestEachFindingLeavesTheNodeProtected has the ways in which a parent is not as it
+// should be: each is named with what to do, and the copy on disk is as before.
+func TestEachFindingLeavesTheNodeProtected(t *testing.T) {
+	surge := func(maxSurge, uid string) func(*node, *v1.Pod) {
+		return func(n *node, pod *v1.Pod) {
+			owner := api.Owner{Namespace: "kube-system", Kind: "DaemonSet", Name: "kube-apiserver", UID: "ds"}
+			n.sources.api.value.Owners = map[api.Owner]api.OwnerSpec{owner: {Found: true, UID: uid, MaxSurge: maxSurge}}
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		see     func(*node, *v1.Pod)
+		finding string
+	}{
+		{"as it should be", func(*node, *v1.Pod) {}, ""},
+		{"a long grace", func(_ *node, pod *v1.Pod) { pod.Spec.TerminationGracePeriodSeconds = new(int64(30)) },
+			"LongGrace: spec.terminationGracePeriodSeconds is 30: nobody may serve for so long while the pod is deleted or updated; set it to 10 or less, of kube-apiserver to 1"},
+		{"the grace of an API server that says none", func(_ *node, pod *v1.Pod) { pod.Spec.TerminationGracePeriodSeconds = nil },
+			"LongGrace: spec.terminationGracePeriodSeconds is absent, which is 30: nobody may serve for so long while the pod is deleted or updated; set it to 10 or less, of kube-apiserver to 1"},
+		{"ten seconds are none", func(_ *node, pod *v1.Pod) { pod.Spec.TerminationGracePeriodSeconds = new(int64(10)) }, ""},
+		{"a long goodbye", func(_ *node, pod *v1.Pod) { pod.Annotations["pod-checkpointer.io/handoff-grace"] = "30" },
+			"LongGrace: a checkpoint may take 30s to end when it hands over, and nobody serves meanwhile; set metadata.annotations[pod-checkpointer.io/handoff-grace] to 10s or less"},
+		{"a surge", surge("25%", "ds"),
+			"MaxSurge: DaemonSet kube-apiserver may start a new pod beside the old one (maxSurge 25%): with a lock it waits for ever and the update stands still, without one both run; set updateStrategy.rollingUpdate.maxSurge to 0"},
+		{"no surge", surge("0", "ds"), ""},
+		{"none either", surge("0%", "ds"), ""},
+		{"no rolling update", surge("", "ds"), ""},
+		{"that of another DaemonSet of the name", surge("1", "another"), ""},
+		{"no readiness probe of ours", func(_ *node, pod *v1.Pod) {
+			pod.Spec.Containers[0].ReadinessProbe.ProbeHandler = v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Scheme: "HTTPS", Path: "/readyz", Port: intstr.FromInt32(6443)}}
+		}, "UnsafeReadiness: spec.containers[0].readinessProbe passes while the pod waits for its lock; use lock-exec check --ready"},
+		{"no lock-exec", func(n *node, _ *v1.Pod) {
+			n.sources.execErr = errors.New("stat /opt/pod-checkpointer/bin/lock-exec: no such file or directory")
+		}, "LockExecMissing: stat /opt/pod-checkpointer/bin/lock-exec: no such file or directory: without it no container of this workload starts again; put it there by pod-checkpointer install"},
+		{"no lock-exec where nobody looks for it", func(n *node, _ *v1.Pod) {
+			n.sources.execErr, n.config.BinDir = errors.New("no such file or directory"), "/opt/elsewhere"
+		}, ""},
+		{"another lock than the command's", func(_ *node, pod *v1.Pod) { pod.Annotations["pod-checkpointer.io/lock"] = "other" },
+			"unprotectable: LockMismatch: spec.containers[0].command: it takes /run/lock/pod-checkpointer/kube-apiserver.lock, but the lock of the annotation is /run/lock/pod-checkpointer/other.lock; make them the same file; the last generation stays"},
+		{"two that take the lock", func(_ *node, pod *v1.Pod) { pod.Spec.Containers = append(pod.Spec.Containers, pod.Spec.Containers[0]) },
+			"unprotectable: LockMismatch: spec.containers[1].command: it takes a lock as well as spec.containers[0]; one container must; the last generation stays"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := protected(t)
+			pod := parent(t, "parent")
+			tt.see(n, pod)
+			owners := n.sources.api.value.Owners
+			n.lists(pod)
+			n.sources.api.value.Owners = owners
+			w, d := n.look()
+			if tt.finding == "" {
+				require.Empty(t, d.findings)
+			} else {
+				require.Equal(t, []string{tt.finding}, d.findings)
+			}
+			require.Equal(t, Protected, Decide(w, n.config.limits()).State)
+			record, _ := w.Record.Value()
+			require.Len(t, record.Generations, 1)
+		})
+	}
 }

@@ -227,6 +227,7 @@ type sayings struct {
 	ready   map[string]said[bool] // by holder
 	locks   map[string]lock.State
 	lockErr error
+	execErr error
 }
 
 func (s *sayings) Pods() Answer[[]cri.Pod]              { return s.pods.answer(s.clock.now) }
@@ -234,6 +235,7 @@ func (s *sayings) Images() Answer[map[string]bool]      { return s.images.answer
 func (s *sayings) Kubelet() Answer[kubelet.View]        { return s.kubelet.answer(s.clock.now) }
 func (s *sayings) API() Answer[*api.View]               { return s.api.answer(s.clock.now) }
 func (s *sayings) Want(Wants)                           {}
+func (s *sayings) LockExec() error                      { return s.execErr }
 func (s *sayings) Lock(path string) (lock.State, error) { return s.locks[path], s.lockErr }
 func (s *sayings) Ready(_ store.Key, holder string) Answer[bool] {
 	a, ok := s.ready[holder]

@@ -168,6 +168,7 @@ func (o *observer) world(s *sight, key store.Key) (World, placed) {
 
 	pods := o.place(s, record, d.facts)
 	d.findings = append(d.findings, pods.strangers(s, d.facts)...)
+	d.findings = append(d.findings, o.lockExecMissing(d.facts)...)
 	switch {
 	case d.facts.err != nil: // nobody knows whether it has a lock
 		w.Serves, w.Queue = Unknown[Party]("%s", d.facts.err), Unknown[[]Party]("%s", d.facts.err)

@@ -33,6 +33,7 @@ type Sources interface {
 	Kubelet() Answer[kubelet.View]
 	API() Answer[*api.View]
 	Lock(path string) (lock.State, error)
+	LockExec() error // why lock-exec can't be run from --bin-dir; nil: it can
 	// Ready is what the probe of a workload said when the holder was the one named.
 	Ready(workload store.Key, holder string) Answer[bool]
 	// Want tells the background what the last pass is interested in.
@@ -44,6 +45,8 @@ type Wants struct {
 	Hurry  bool // something is in motion
 	Images []string
 	Probes map[store.Key]Question
+	// Processes are those whose end ought to be heard of at once.
+	Processes []lock.Process
 }
 
 // Question is a readiness probe, and who holds the lock while it is asked.

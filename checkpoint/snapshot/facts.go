@@ -22,6 +22,7 @@ type Lock struct {
 	Name      string // of the annotation
 	Path      string // on the host
 	Container string
+	Exec      string // lock-exec on the host; "": the image has its own
 }
 
 // Probe is a readiness probe that can be asked from the node.
@@ -46,7 +47,8 @@ func FactsOf(sanitized *v1.Pod) (Facts, error) {
 		if err != nil {
 			return Facts{}, fmt.Errorf("read sanitized pod: %w", err)
 		}
-		f.Lock = &Lock{Name: name, Path: l.path, Container: l.container.Name}
+		exec, _ := hostFile(spec, l.container, l.bin, l.at) // of an error nothing but that it is in no hostPath counts
+		f.Lock = &Lock{Name: name, Path: l.path, Container: l.container.Name, Exec: exec}
 		f.Ready = checkReadiness(l.container.ReadinessProbe)
 	} else {
 		f.Ready = plainReadiness(spec)

@@ -1,6 +1,14 @@
 package snapshot
 
-import v1 "k8s.io/api/core/v1"
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// longGrace is how long others may well wait for a lock.
+const longGrace = 10 * time.Second
 
 // findings are about a parent that can be protected, and whose checkpoint f
 // describes.
@@ -18,8 +26,26 @@ func findings(parent *v1.PodSpec, f Facts) []string {
 			list = append(list, "UnsafeReadiness: "+c.at+".readinessProbe can't be asked from the node")
 		}
 	}
+	if f.Lock != nil {
+		list = append(list, longGraces(parent, f)...)
+	}
 	if !parent.HostNetwork {
 		list = append(list, "PodNetwork: the checkpoint starts only once the network plugin runs, which may need the API server")
+	}
+	return list
+}
+
+// longGraces: the lock passes on when its holder is gone, and not before.
+func longGraces(parent *v1.PodSpec, f Facts) []string {
+	var list []string
+	if grace := parent.TerminationGracePeriodSeconds; grace == nil {
+		list = append(list, "LongGrace: spec.terminationGracePeriodSeconds is absent, which is 30: nobody may serve for so long while the pod is deleted or updated; set it to 10 or less, of kube-apiserver to 1")
+	} else if seconds := *grace; seconds > int64(longGrace/time.Second) {
+		list = append(list, fmt.Sprintf("LongGrace: spec.terminationGracePeriodSeconds is %d: nobody may serve for so long while the pod is deleted or updated; set it to 10 or less, of kube-apiserver to 1", seconds))
+	}
+	if f.Grace > longGrace {
+		list = append(list, fmt.Sprintf("LongGrace: a checkpoint may take %s to end when it hands over, and nobody serves meanwhile; set %s to 10s or less",
+			f.Grace, annotationField(AnnotationHandoffGrace)))
 	}
 	return list
 }

@@ -27,7 +27,7 @@ func TestOldGenerationsStart(t *testing.T) {
 		require.NoError(t, err)
 		facts, err := FactsOf(pod)
 		require.NoError(t, err)
-		assert.Equal(t, &Lock{Name: "kube-apiserver", Path: lockDir + "/kube-apiserver.lock", Container: "kube-apiserver"}, facts.Lock)
+		assert.Equal(t, &Lock{Name: "kube-apiserver", Path: lockDir + "/kube-apiserver.lock", Container: "kube-apiserver", Exec: "/opt/pod-checkpointer/bin/lock-exec"}, facts.Lock)
 		assert.Equal(t, "https 127.0.0.1:6443 /readyz", facts.Ready.Scheme+" "+facts.Ready.Host+" "+facts.Ready.Path)
 		assert.Zero(t, facts.Grace)
 		manifest, err := Manifest(pod, activation, "master-1", 1, map[string]string{"certs": "/state/activations/" + activation + "/certs"})

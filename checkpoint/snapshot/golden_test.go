@@ -90,7 +90,7 @@ func outcome(t *testing.T, in []txtar.File) []txtar.File {
 func facts(s *Snapshot) []byte {
 	var b strings.Builder
 	if s.Lock != nil {
-		fmt.Fprintf(&b, "lock    %s %s by %s\n", s.Lock.Name, s.Lock.Path, s.Lock.Container)
+		fmt.Fprintf(&b, "lock    %s %s by %s with %s\n", s.Lock.Name, s.Lock.Path, s.Lock.Container, s.Lock.Exec)
 	}
 	if s.Ready != nil {
 		fmt.Fprintf(&b, "ready   %s %s%s within %s %v\n", s.Ready.Scheme, s.Ready.Host, s.Ready.Path, s.Ready.Timeout, s.Ready.Header)

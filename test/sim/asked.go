@@ -141,6 +141,9 @@ func (s *sources) Images() checkpoint.Answer[map[string]bool] { return s.images.
 func (s *sources) Kubelet() checkpoint.Answer[kubelet.View]   { return s.kubelet.answer }
 func (s *sources) API() checkpoint.Answer[*api.View]          { return s.api.answer }
 
+// LockExec is where it has to be.
+func (s *sources) LockExec() error { return nil }
+
 // Lock is read from the kernel, so it is never old.
 func (s *sources) Lock(path string) (lock.State, error) {
 	n := s.n
