@@ -113,7 +113,11 @@ func (a *applier) handOver(ctx context.Context, w World, d details, action HandO
 		if err != nil {
 			return fmt.Errorf("hand over %s: %w", w.Workload, err)
 		}
-		if len(again.Waiters) == 0 || d.processes[action.Parent.ID] != again.Waiters[0] {
+		parent := d.processes[action.Parent.ID]
+		if again.Holder != nil && *again.Holder == parent {
+			return nil // the kubelet was sooner, and what it ended did not linger
+		}
+		if len(again.Waiters) == 0 || again.Waiters[0] != parent {
 			a.note(w, "parent is no longer first in line")
 			stored.Handoff = nil
 			return a.start(w, action.Generation, stored)
