@@ -33,6 +33,7 @@ type Parts struct {
 	Effects   Effects
 	Store     *store.Store
 	Manifests *kubelet.Manifests
+	Held      func() bool   // whether this copy has the writer's lock; nil: it has
 	NewID     func() string // nil: random
 	Log       *slog.Logger  // nil: silent
 }
@@ -44,9 +45,12 @@ type Loop struct {
 	clock    Clock
 	sources  Sources
 	store    *store.Store
+	held     func() bool
 	log      *slog.Logger
 	observer observer
 	applier  applier
+	leader   Self   // as it was said
+	next     string // the copy that is to lead next; "": this one goes on
 
 	last   map[store.Key]*memory
 	events []Event
@@ -76,11 +80,14 @@ func New(c Config, p Parts) *Loop {
 	if p.NewID == nil {
 		p.NewID = randomID
 	}
+	if p.Held == nil {
+		p.Held = func() bool { return true }
+	}
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
 	l := &Loop{
-		config: c, clock: p.Clock, sources: p.Sources, store: p.Store, log: p.Log,
+		config: c, clock: p.Clock, sources: p.Sources, store: p.Store, held: p.Held, log: p.Log,
 		last: map[store.Key]*memory{},
 		observer: observer{
 			config: c, clock: p.Clock, sources: p.Sources, store: p.Store, manifests: p.Manifests,
@@ -102,13 +109,20 @@ func randomID() string {
 }
 
 // Run makes passes until ctx ends, one a beat, and one at once when wake says
-// that something happened.
+// that something happened. After a pass that finds that another copy of the daemon
+// is to lead it returns [ErrYield].
 func (l *Loop) Run(ctx context.Context, wake <-chan struct{}) error {
 	l.prime()
 	for ctx.Err() == nil {
 		beat := l.config.Poll
 		if l.Pass(ctx) {
 			beat = min(beat, inMotion)
+		}
+		switch {
+		case l.next != "":
+			return fmt.Errorf("%w: %s", ErrYield, l.next)
+		case !l.held():
+			return fmt.Errorf("%w: the file of the writer's lock in %s was removed or replaced", ErrYield, l.config.StateDir)
 		}
 		timer := time.NewTimer(beat)
 		select {
@@ -150,6 +164,7 @@ func (l *Loop) Pass(ctx context.Context) (motion bool) {
 		l.ask(&wants, w, s.details[w.Workload].facts)
 		status.add(w, d, *m, s.details[w.Workload])
 	}
+	l.arbitrate(s, status)
 	l.identify(s)
 	l.tidy(ctx, s, motion)
 	wants.Hurry = motion

@@ -50,6 +50,8 @@ type sight struct {
 	listing   Observed[kubelet.Listing]
 	manifests map[store.Key]kubelet.Manifest
 	unclear   map[store.Key]string // why nobody knows which manifest there is
+	self      instance             // this copy of the daemon
+	waiting   []instance           // the other ones, in the order of their turn
 }
 
 // details of a workload that Decide does not need.
@@ -82,6 +84,7 @@ func (o *observer) observe() *sight {
 		s.pods = Unknown[[]cri.Pod]("runtime: lists no pod at all, not even this one")
 	}
 	s.kubelet = current(now, o.sources.Kubelet(), kubeletAge, "kubelet")
+	o.lead(s)
 	s.listing = from(o.manifests.List())
 	if listing, ok := s.listing.Value(); ok {
 		s.file(listing)

@@ -5,24 +5,79 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
 // passLimit is how old the last pass may be before the daemon is unhealthy.
 const passLimit = 30 * time.Second
 
-// Handler serves /status, /healthz and /readyz, all read-only. status returns
-// the newest Status, nil before the first pass; waits says what the daemon
-// waits for until then.
+// Health is what one copy of the daemon is doing. The zero value is a copy that
+// waits for its start. It may be used by several goroutines.
+type Health struct{ doing atomic.Pointer[doing] }
+
+// doing is one of three: to lead, to wait behind another copy, to lack something.
+type doing struct {
+	status func() *Status // of a leader
+	since  time.Time      // when it began to lead
+	leader func() string  // of a copy that waits its turn: who leads
+	lacks  string         // what it waits for
+}
+
+// Leads says that this copy leads. status returns the newest Status, nil before
+// the first pass.
+func (h *Health) Leads(status func() *Status) {
+	h.doing.Store(&doing{status: status, since: time.Now()})
+}
+
+// Follows says that this copy waits for its turn; leader tells who leads.
+func (h *Health) Follows(leader func() string) { h.doing.Store(&doing{leader: leader}) }
+
+// Lacks says what this copy needs and does not find.
+func (h *Health) Lacks(what string) { h.doing.Store(&doing{lacks: what}) }
+
+// status is that of the last pass; where there is none, waits tells for what this
+// copy waits, and turn that it is for its turn alone.
+func (h *Health) status() (s *Status, waits string, turn bool) {
+	d := h.doing.Load()
+	switch {
+	case d == nil:
+		return nil, "the start", false
+	case d.leader != nil:
+		return nil, d.leader(), true
+	case d.lacks != "":
+		return nil, d.lacks, false
+	}
+	return d.status(), "the first pass", false
+}
+
+// stalled is for how long no pass has ended, 0 unless that is too long.
+func (h *Health) stalled() time.Duration {
+	d := h.doing.Load()
+	if d == nil || d.status == nil {
+		return 0
+	}
+	last := d.since
+	if s := d.status(); s != nil {
+		last = s.At
+	}
+	if age := time.Since(last); age > passLimit {
+		return age
+	}
+	return 0
+}
+
+// Handler serves /status, /healthz and /readyz, all read-only.
 //
-// /healthz fails only where a restart may help: when no pass has ended for 30
-// seconds. A source that is away is told in its body, line by line.
-func Handler(status func() *Status, waits func() string) http.Handler {
+// /healthz fails only where a restart may help: in a leader of which no pass has
+// ended for 30 seconds. A source that is away is told in its body, line by line.
+// A copy that waits for its turn is healthy and ready, and says who leads.
+func (h *Health) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		s := status()
+		s, waits, _ := h.status()
 		if s == nil {
-			http.Error(w, waits(), http.StatusServiceUnavailable)
+			http.Error(w, waits, http.StatusServiceUnavailable)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -31,23 +86,27 @@ func Handler(status func() *Status, waits func() string) http.Handler {
 		_ = out.Encode(s) // a client that is gone
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		s := status()
-		if s == nil {
-			fmt.Fprintln(w, "waiting:", waits())
+		if age := h.stalled(); age > 0 {
+			http.Error(w, fmt.Sprintf("no pass has ended for %s", age.Round(time.Second)), http.StatusServiceUnavailable)
 			return
 		}
-		if age := time.Since(s.At); age > passLimit {
-			http.Error(w, fmt.Sprintf("no pass has ended for %s", age.Round(time.Second)), http.StatusServiceUnavailable)
+		s, waits, _ := h.status()
+		if s == nil {
+			fmt.Fprintln(w, "waiting:", waits)
 			return
 		}
 		fmt.Fprintln(w, strings.Join(append([]string{"ok"}, s.Troubles()...), "\n"))
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if status() == nil {
-			http.Error(w, waits(), http.StatusServiceUnavailable)
-			return
+		s, waits, turn := h.status()
+		switch {
+		case s != nil:
+			fmt.Fprintln(w, "ok")
+		case turn:
+			fmt.Fprintln(w, "waiting:", waits)
+		default:
+			http.Error(w, waits, http.StatusServiceUnavailable)
 		}
-		fmt.Fprintln(w, "ok")
 	})
 	return mux
 }

@@ -20,16 +20,48 @@ func ask(h http.Handler, method, path string) *httptest.ResponseRecorder {
 }
 
 func serving(s *Status) http.Handler {
-	return Handler(func() *Status { return s }, func() string { return "open --state-dir: read-only file system" })
+	var h Health
+	h.Leads(func() *Status { return s })
+	return h.Handler()
 }
 
-func TestBeforeTheFirstPassItIsAliveAndSaysWhatItWaitsFor(t *testing.T) {
-	h := serving(nil)
+func TestWhatACopyLacksIsSaidAndNoReasonToRestart(t *testing.T) {
+	var health Health
+	h := health.Handler()
+	require.Equal(t, "waiting: the start\n", ask(h, "GET", "/healthz").Body.String())
+	health.Lacks("open --state-dir: read-only file system")
 	for path, code := range map[string]int{"/healthz": 200, "/readyz": 503, "/status": 503} {
 		answer := ask(h, "GET", path)
 		require.Equal(t, code, answer.Code, path)
 		require.Contains(t, answer.Body.String(), "read-only file system", path)
 	}
+}
+
+// A copy that waits for its turn is all right: there is nothing that it should do.
+func TestACopyThatWaitsIsReadyAndSaysWhoLeads(t *testing.T) {
+	var health Health
+	leader := "process 7 leads"
+	health.Follows(func() string { return leader })
+	h := health.Handler()
+	leader = "process 8 leads"
+	for path, code := range map[string]int{"/healthz": 200, "/readyz": 200, "/status": 503} {
+		answer := ask(h, "GET", path)
+		require.Equal(t, code, answer.Code, path)
+		require.Contains(t, answer.Body.String(), "process 8 leads", path)
+	}
+}
+
+func TestBeforeTheFirstPassItIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := serving(nil)
+		for path, code := range map[string]int{"/healthz": 200, "/readyz": 503, "/status": 503} {
+			answer := ask(h, "GET", path)
+			require.Equal(t, code, answer.Code, path)
+			require.Contains(t, answer.Body.String(), "the first pass", path)
+		}
+		time.Sleep(passLimit + time.Second)
+		require.Equal(t, "no pass has ended for 31s\n", ask(h, "GET", "/healthz").Body.String())
+	})
 }
 
 func TestHealthzFailsOnlyWhenNoPassEnds(t *testing.T) {

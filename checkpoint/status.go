@@ -13,6 +13,8 @@ type Status struct {
 	Boot      string           `json:"boot"`
 	At        time.Time        `json:"at"`
 	DryRun    bool             `json:"dryRun,omitempty"`
+	Leader    string           `json:"leader,omitempty"`  // the pod of this copy of the daemon
+	Waiting   []string         `json:"waiting,omitempty"` // those of the other ones
 	Sources   []SourceStatus   `json:"sources"`
 	Workloads []WorkloadStatus `json:"workloads"`
 	// StaticCopy is where the daemon's own manifest stands; "": this daemon keeps none.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -23,6 +24,7 @@ type machine struct {
 	t      *testing.T
 	dir    string
 	listen string
+	socket string
 	log    *logs
 	stop   context.CancelFunc
 	exit   chan int
@@ -52,10 +54,11 @@ func boot(t *testing.T, before func(dir string), flags ...string) *machine {
 	require.NoError(t, err)
 	require.NoError(t, free.Close())
 	m := &machine{t: t, dir: t.TempDir(), listen: free.Addr().String(), log: &logs{}, exit: make(chan int, 1)}
+	m.socket = filepath.Join(m.dir, "daemon.sock")
 	before(m.dir)
 	in := func(name string) string { return filepath.Join(m.dir, name) }
 	args := append([]string{
-		"run", "--node-name=master-1", "--poll=100ms", "--listen=" + m.listen, "--state-dir=" + in("state"), "--lock-dir=" + in("locks"),
+		"run", "--node-name=master-1", "--poll=100ms", "--listen=" + m.listen, "--socket=" + m.socket, "--state-dir=" + in("state"), "--lock-dir=" + in("locks"),
 		"--static-pod-dir=" + in("manifests"), "--kubelet-dir=" + in("kubelet"), "--cri-endpoint=unix://" + in("cri.sock"), "--kubeconfig=" + in("kubeconfig"),
 	}, flags...)
 	ctx, stop := context.WithCancel(t.Context())
@@ -75,14 +78,9 @@ func (m *machine) healthz(says bool, words string) {
 		}
 	}()
 	require.Eventually(m.t, func() bool {
-		answer, err := http.Get("http://" + m.listen + "/healthz")
-		if err != nil {
-			return false
-		}
-		defer answer.Body.Close()
-		body, err := io.ReadAll(answer.Body)
-		said = string(body)
-		return err == nil && answer.StatusCode == http.StatusOK && said != "" && strings.Contains(said, words) == says
+		var err error
+		said, err = askHealth(m.t.Context(), m.socket, "/healthz")
+		return err == nil && strings.Contains(said, words) == says
 	}, 20*time.Second, 20*time.Millisecond, "healthz, %q: %t\n%s", words, says, m.log)
 }
 
@@ -103,7 +101,7 @@ func TestDaemonWaitsForWhatIsMissing(t *testing.T) {
 	m.healthz(false, "manifests unknown: ")
 	m.healthz(true, "runtime unknown: ")
 	require.Zero(t, m.end(), m.log.String())
-	require.Contains(t, m.log.String(), `"msg":"daemon started"`)
+	require.Contains(t, m.log.String(), `"msg":"leading"`)
 	require.Contains(t, m.log.String(), `"node":"master-1"`)
 }
 
@@ -116,11 +114,13 @@ func TestDaemonWaitsForTheWritersLock(t *testing.T) {
 		release, err = store.LockDir(state)
 		require.NoError(t, err)
 	})
-	m.healthz(true, store.ErrLocked.Error())
+	m.healthz(true, fmt.Sprintf("waiting: process %d", os.Getpid()))
+	_, err := http.Get("http://" + m.listen + "/healthz")
+	require.Error(t, err, "that port is the leader's")
 	release()
 	m.healthz(true, "ok\n")
 	require.Zero(t, m.end(), m.log.String())
-	require.Equal(t, 1, strings.Count(m.log.String(), `"msg":"waiting for what the daemon needs"`), "said once, not at each try")
+	require.Contains(t, m.log.String(), `"msg":"waiting for the lead"`)
 }
 
 func TestDaemonNamesABrokenKubeconfig(t *testing.T) {
@@ -144,11 +144,13 @@ func TestATakenPortKeepsTheDaemonFromNothing(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	m := boot(t, func(string) {}, "--listen="+taken.Addr().String())
-	m.listen = taken.Addr().String()
-	require.Eventually(t, func() bool { return strings.Contains(m.log.String(), `"msg":"daemon started"`) }, 20*time.Second, 10*time.Millisecond)
+	m.healthz(true, "ok\n")
 	require.Eventually(t, func() bool { return strings.Contains(m.log.String(), "nothing is served on --listen") }, 20*time.Second, 10*time.Millisecond)
 	require.NoError(t, taken.Close())
-	m.healthz(true, "ok\n")
+	require.Eventually(t, func() bool {
+		answer, err := http.Get("http://" + taken.Addr().String() + "/healthz")
+		return err == nil && answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
+	}, 20*time.Second, 10*time.Millisecond)
 	require.Zero(t, m.end(), m.log.String())
 }
 

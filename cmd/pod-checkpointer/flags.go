@@ -71,9 +71,8 @@ func configure(cmd *cobra.Command, c *checkpoint.Config, getenv func(string) str
 	var wrong []error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		name := "--" + f.Name
-		variable := "POD_CHECKPOINTER_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		if value := getenv(variable); value != "" && !f.Changed {
-			name = "$" + variable
+		if value := getenv(variable(f.Name)); value != "" && !f.Changed {
+			name = "$" + variable(f.Name)
 			_ = cmd.Flags().Set(f.Name, value) // a patient never fails
 		}
 		if p, ok := f.Value.(*patient); ok && p.wrong != nil {
@@ -96,6 +95,11 @@ func configure(cmd *cobra.Command, c *checkpoint.Config, getenv func(string) str
 		return usageError{errors.Join(wrong...)}
 	}
 	return nil
+}
+
+// variable is how the environment names a flag.
+func variable(flag string) string {
+	return "POD_CHECKPOINTER_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 func nodeName(getenv func(string) string) string {

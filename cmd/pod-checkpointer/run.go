@@ -7,9 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
-	"sync/atomic"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/durable"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/kubelet"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
+	"github.com/pod-checkpointer/pod-checkpointer/lock"
 )
 
 func runCommand(getenv func(string) string, stderr io.Writer) *cobra.Command {
@@ -29,6 +29,9 @@ func runCommand(getenv func(string) string, stderr io.Writer) *cobra.Command {
 		Use:   "run",
 		Short: "Run the daemon",
 		Long: `Run the daemon until SIGTERM. It then starts, stops and removes nothing.
+
+Of several on one node the one that holds the lock of --state-dir leads; the others
+wait for that lock and do nothing. A static pod makes way for a pod of a DaemonSet.
 
 Each flag can also be set in the environment: --handoff-settle as
 POD_CHECKPOINTER_HANDOFF_SETTLE. Logs are JSON on standard error, one line for
@@ -45,18 +48,62 @@ each thing that changed.`,
 			}
 			log := slog.New(slog.NewJSONHandler(stderr, nil)).With("node", c.Node)
 			klog.SetSlogLogger(log)
-			return daemon(cmd.Context(), c, log)
+			d := &daemon{config: c, log: log, stderr: stderr, exit: os.Exit, turn: time.Now()}
+			return d.run(cmd.Context())
 		},
 	}
 	bind(cmd.Flags(), &c)
 	return cmd
 }
 
-// daemon serves and makes passes until ctx ends. What it needs from the node
-// and does not find, it waits for, and says so.
-func daemon(ctx context.Context, c checkpoint.Config, log *slog.Logger) error {
-	began := time.Now()
-	host, err := checkpoint.NewHost(c, log)
+// daemon is one copy of the daemon on a node that may have two.
+type daemon struct {
+	config checkpoint.Config
+	log    *slog.Logger
+	stderr io.Writer
+	exit   func(code int) // ends the process, from whichever goroutine
+	health checkpoint.Health
+	turn   time.Time // since when nobody else kept this copy from leading
+}
+
+// run waits for its turn and leads, again and again, until ctx ends. What it needs
+// from the node and does not find, it waits for, and says so.
+func (d *daemon) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return d.serve(ctx, "--socket", d.config.Socket, func() (net.Listener, error) { return listenSocket(d.config.Socket) })
+	})
+	group.Go(func() error {
+		for ctx.Err() == nil {
+			err := d.lead(ctx)
+			if !errors.Is(err, checkpoint.ErrYield) {
+				return err
+			}
+			d.log.Info("makes way", "why", err.Error())
+			d.makeWay(ctx)
+			d.turn = time.Now()
+		}
+		return nil
+	})
+	err := group.Wait()
+	d.log.Info("daemon stopped", "why", context.Cause(ctx))
+	return err
+}
+
+// lead waits until it is this copy's turn, then makes passes until ctx ends or
+// another copy is to lead. All that it has opened is closed when it returns.
+func (d *daemon) lead(ctx context.Context) error {
+	disk, writer, err := d.open(ctx)
+	if err != nil {
+		return nil // ctx has ended
+	}
+	held := func() bool { return true }
+	if writer != nil { // a dry run has none
+		defer writer.Release()
+		held = writer.Held
+	}
+	c := d.config
+	host, err := checkpoint.NewHost(c, d.log)
 	if err != nil {
 		return fmt.Errorf("open the node: %w", err)
 	}
@@ -67,86 +114,81 @@ func daemon(ctx context.Context, c checkpoint.Config, log *slog.Logger) error {
 	if c.DryRun {
 		manifests.ReadOnly()
 	}
-	var loop atomic.Pointer[checkpoint.Loop]
-	var waits atomic.Value
-	waits.Store("the first pass")
-	server := &http.Server{ReadHeaderTimeout: 5 * time.Second, Handler: checkpoint.Handler(
-		func() *checkpoint.Status {
-			if l := loop.Load(); l != nil {
-				return l.Status()
-			}
-			return nil
-		}, func() string { return waits.Load().(string) })}
+	loop := checkpoint.New(c, checkpoint.Parts{
+		Clock: host, Sources: host, Effects: host, Log: d.log,
+		Store: disk, Manifests: manifests, Held: held,
+	})
+	d.health.Leads(loop.Status)
+	d.log.Info("leading", "took", time.Since(d.turn).String())
+	defer d.watch(ctx, loop)()
 
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serve(ctx, server, c, log) })
 	group.Go(func() error {
-		<-ctx.Done()
-		return server.Close()
+		return d.serve(ctx, "--listen", c.Listen, func() (net.Listener, error) { return net.Listen("tcp", c.Listen) })
 	})
-	group.Go(func() error {
-		return host.Run(ctx, func(ctx context.Context, wake <-chan struct{}) error {
-			disk, release, err := open(ctx, c, log, func(why string) { waits.Store(why) })
-			if err != nil || disk == nil {
-				return err
-			}
-			defer release()
-			l := checkpoint.New(c, checkpoint.Parts{
-				Clock: host, Sources: host, Effects: host, Log: log,
-				Store: disk, Manifests: manifests,
-			})
-			loop.Store(l)
-			log.Info("daemon started", "took", time.Since(began).String())
-			return l.Run(ctx, wake)
-		})
-	})
-	err = group.Wait()
-	log.Info("daemon stopped", "why", context.Cause(ctx))
-	return err
+	group.Go(func() error { return host.Run(ctx, loop.Run) })
+	return group.Wait()
 }
 
-// serve serves until ctx ends. A port that is taken keeps nobody from starting a
-// checkpoint: it is tried again, once a beat.
-func serve(ctx context.Context, server *http.Server, c checkpoint.Config, log *slog.Logger) error {
-	for said := false; ctx.Err() == nil; {
-		listener, err := net.Listen("tcp", c.Listen)
-		if err == nil {
-			if err = server.Serve(listener); errors.Is(err, http.ErrServerClosed) {
-				return nil
-			}
+// watch ends the process when the loop hangs: another copy may do better, and gets
+// the lock from the kernel. It goes on until stop, so that it sees to the end of
+// the last pass too.
+func (d *daemon) watch(ctx context.Context, loop *checkpoint.Loop) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := loop.Watch(ctx); err != nil {
+			d.log.Error("the watchdog ends the daemon", "err", err)
+			stacks := make([]byte, 1<<20)
+			_, _ = d.stderr.Write(stacks[:runtime.Stack(stacks, true)])
+			d.exit(1)
 		}
-		if !said {
-			log.Error("nothing is served on --listen", "path", c.Listen, "err", err)
-			said = true
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(c.Poll):
-		}
+	}()
+	return func() {
+		cancel()
+		<-done
 	}
-	return nil
 }
 
-// open opens the store and takes its writer's lock. It tries until it succeeds
-// or ctx ends: a disk that is full or read-only, or a state directory that is
-// not mounted yet, may come back without our restart.
-func open(ctx context.Context, c checkpoint.Config, log *slog.Logger, waits func(string)) (*store.Store, func(), error) {
+// makeWay waits until another copy has the lock: the kernel has woken it, but
+// whoever asks for the lock before it has come so far would get it.
+func (d *daemon) makeWay(ctx context.Context) {
+	d.follow()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		state, err := lock.Inspect(d.config.Proc, store.LockPath(d.config.StateDir))
+		if err == nil && state.Holder != nil {
+			return
+		}
+		pause(ctx, 5*time.Millisecond)
+	}
+}
+
+// follow says that another copy leads.
+func (d *daemon) follow() {
+	d.health.Follows(func() string { return checkpoint.Leader(d.config) })
+}
+
+// open waits for this copy's turn and opens the store. It tries until it succeeds
+// or ctx ends, which is an error: a disk that is full or read-only, or a state
+// directory that is not mounted yet, may come back without our restart. The lock
+// is given back between two tries, since another copy may be able to read what
+// this one is not.
+func (d *daemon) open(ctx context.Context) (*store.Store, *store.Lock, error) {
 	said := ""
 	for tries := 1; ; tries++ {
-		disk, release, err := tryOpen(c, tries)
-		if err == nil {
-			return disk, release, nil
+		disk, writer, err := d.tryOpen(ctx, tries)
+		if err == nil || ctx.Err() != nil {
+			return disk, writer, err
 		}
-		waits(err.Error())
+		d.health.Lacks(err.Error())
 		if said != err.Error() {
 			said = err.Error()
-			log.Error("waiting for what the daemon needs", "path", c.StateDir, "err", err)
+			d.log.Error("waiting for what the daemon needs", "path", d.config.StateDir, "err", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil, nil, nil
-		case <-time.After(c.Poll):
-		}
+		pause(ctx, d.config.Poll)
 	}
 }
 
@@ -154,40 +196,83 @@ func open(ctx context.Context, c checkpoint.Config, log *slog.Logger, waits func
 // taken for lost.
 const patience = 5
 
-func tryOpen(c checkpoint.Config, tries int) (*store.Store, func(), error) {
+func (d *daemon) tryOpen(ctx context.Context, tries int) (*store.Store, *store.Lock, error) {
+	c := d.config
 	if c.DryRun {
-		return look(c)
+		disk, err := look(c)
+		return disk, nil, err
 	}
+	if _, err := durable.Create(c.StateDir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("open --state-dir: %w", err)
+	}
+	writer, err := d.await(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	disk, err := openStore(c, tries)
+	if err != nil {
+		writer.Release()
+		return nil, nil, err
+	}
+	return disk, writer, nil
+}
+
+// await blocks until this copy has the writer's lock, or ctx ends. Then the wait
+// itself goes on, for nothing ends it but the end of the process, which is near.
+func (d *daemon) await(ctx context.Context) (*store.Lock, error) {
+	writer, err := store.TryLock(d.config.StateDir)
+	if !errors.Is(err, store.ErrLocked) {
+		return writer, err
+	}
+	d.follow()
+	d.log.Info("waiting for the lead", "why", checkpoint.Leader(d.config))
+	got, failed := make(chan *store.Lock), make(chan error, 1)
+	go func() {
+		writer, err := store.AwaitLock(d.config.StateDir)
+		if err != nil {
+			failed <- err
+			return
+		}
+		select {
+		case got <- writer:
+		case <-ctx.Done():
+			writer.Release()
+		}
+	}()
+	defer func() { d.turn = time.Now() }()
+	select {
+	case writer := <-got:
+		return writer, nil
+	case err := <-failed:
+		return nil, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// openStore opens the store of which this process has the writer's lock.
+func openStore(c checkpoint.Config, tries int) (*store.Store, error) {
 	// The lock files' directory lies on a tmpfs; whoever comes first makes it,
 	// the kubelet for a pod's hostPath or the daemon.
 	if err := os.MkdirAll(c.LockDir, 0o755); err != nil {
-		return nil, nil, fmt.Errorf("make --lock-dir: %w", err)
+		return nil, fmt.Errorf("make --lock-dir: %w", err)
 	}
-	dir, err := durable.Create(c.StateDir, 0o700)
+	dir, err := durable.Open(c.StateDir)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open --state-dir: %w", err)
-	}
-	release, err := store.LockDir(c.StateDir)
-	if err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("open --state-dir: %w", err)
 	}
 	disk, err := store.Open(dir)
 	if errors.Is(err, syscall.EIO) && tries >= patience {
 		disk, err = store.OpenGivingUp(dir)
 	}
-	if err != nil {
-		release()
-		return nil, nil, err
-	}
-	return disk, release, nil
+	return disk, err
 }
 
 // look opens the store of a daemon that may be running, to read it.
-func look(c checkpoint.Config) (*store.Store, func(), error) {
+func look(c checkpoint.Config) (*store.Store, error) {
 	dir, err := durable.Open(c.StateDir)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open --state-dir: %w", err)
+		return nil, fmt.Errorf("open --state-dir: %w", err)
 	}
-	disk, err := store.Open(dir.ReadOnly())
-	return disk, func() {}, err
+	return store.Open(dir.ReadOnly())
 }

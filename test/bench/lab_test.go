@@ -162,7 +162,7 @@ func (w *watch) bootPoints(ctx context.Context, begin, held time.Time) ([]point,
 	if at, ok := told.began(begin); ok {
 		daemon = append(daemon, point{"daemon is in its main", at})
 	}
-	return inOrder(daemon, told.since(begin, "daemon started", "manifest written"), copied,
+	return inOrder(daemon, told.since(begin, "leading", "manifest written"), copied,
 		[]point{{"lock taken", held}}, w.listening(held)), nil
 }
 

@@ -70,7 +70,7 @@ func (s story) since(after time.Time, prefixes ...string) []point {
 // began is when the daemon's process was in its main, as it says once it has started.
 func (s story) began(after time.Time) (time.Time, bool) {
 	for _, l := range s {
-		if took, err := time.ParseDuration(l.Took); err == nil && l.Msg == "daemon started" && !l.Time.Before(after) {
+		if took, err := time.ParseDuration(l.Took); err == nil && l.Msg == "leading" && !l.Time.Before(after) {
 			return l.Time.Add(-took), true
 		}
 	}

@@ -148,7 +148,7 @@ func (n node) start(ctx context.Context, t *testing.T, daemon string) (begin, en
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, daemon, "run", "--node-name="+nodeName, "--kubeconfig="+n.kubeconfig,
 		"--cri-endpoint="+n.cri, "--static-pod-dir="+n.path("manifests"), "--kubelet-dir="+n.path("kubelet"),
-		"--state-dir="+n.path("state"), "--lock-dir="+n.path("locks"), "--listen=127.0.0.1:0")
+		"--state-dir="+n.path("state"), "--lock-dir="+n.path("locks"), "--listen=127.0.0.1:0", "--socket="+n.path("daemon.sock"))
 	cmd.Stderr = log
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 	begin = time.Now()
@@ -183,7 +183,7 @@ func (n node) start(ctx context.Context, t *testing.T, daemon string) (begin, en
 	if at, ok := told.began(begin); ok {
 		points = append(points, point{"daemon is in its main", at})
 	}
-	points = append(points, told.since(begin, "daemon started", "state Pending")...)
+	points = append(points, told.since(begin, "leading", "state Pending")...)
 	for _, name := range []string{staged, renamed} {
 		points = append(points, point{name, seen[name]})
 	}
