@@ -24,8 +24,8 @@ import (
 
 // Config says whom to ask, as whom, and about what. The credentials are those of
 // Kubeconfig where it is set, and no others; else of ServiceAccount once there is
-// a token in it, else of Fallback. Which of them is chosen anew for each View,
-// and none need exist yet.
+// a token in it, else of Fallback. Which of them is chosen anew for each
+// call, and none need exist yet.
 type Config struct {
 	Kubeconfig     string   // path
 	ServiceAccount string   // directory with a pod's service account: token and ca.crt
@@ -54,8 +54,8 @@ type View struct {
 // Wanted says of a pod whether it is protected, and which Secrets it then needs.
 type Wanted func(*corev1.Pod) (secrets []types.NamespacedName, protected bool)
 
-// Client asks for Views, and awaits that one is out of date. It holds no connection and no file, and is safe for
-// concurrent use.
+// Client asks for Views, and awaits that one is out of date. Between its calls it
+// holds no connection and no file; it is safe for concurrent use.
 type Client struct {
 	config Config
 	pace   pace
