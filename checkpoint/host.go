@@ -49,13 +49,14 @@ type Host struct {
 	kubelet *poller[kubelet.View]
 	api     *poller[*api.View]
 
-	wants  atomic.Pointer[Wants]
-	first  sync.Once
-	mu     sync.Mutex
-	probes map[store.Key]*prober
-	ending map[string]bool // orders under way, by process or container
-	group  *errgroup.Group
-	ctx    context.Context
+	wants   atomic.Pointer[Wants]
+	first   sync.Once
+	mu      sync.Mutex
+	probes  map[store.Key]*prober
+	ending  map[string]bool // orders under way, by process or container
+	awaited map[lock.Process]context.CancelFunc
+	group   *errgroup.Group
+	ctx     context.Context
 }
 
 // NewHost opens the node's sources; nothing is asked before Run.
@@ -82,6 +83,7 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	h := &Host{
 		config: c, boot: strings.TrimSpace(string(boot)), log: log, wake: make(chan struct{}, 1),
 		runtime: runtime, locks: lock.NewInspector(c.Proc), probes: map[store.Key]*prober{}, ending: map[string]bool{},
+		awaited: map[lock.Process]context.CancelFunc{},
 	}
 	h.wants.Store(&Wants{})
 	h.pods = newPoller(Clock(h), h.heard, 900*time.Millisecond, c.Poll, inMotion,
@@ -93,6 +95,8 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 			view, err := server.View(ctx, referenced)
 			return &view, err
 		})
+	h.kubelet.await = func(ctx context.Context, v kubelet.View, _ func()) error { return h.awaitKubelet(ctx, sockets, v) }
+	h.api.await = func(ctx context.Context, v *api.View, alive func()) error { return server.Await(ctx, *v, alive) }
 	return h, nil
 }
 
@@ -103,21 +107,12 @@ func (h *Host) Run(ctx context.Context, pass func(ctx context.Context, wake <-ch
 	h.group.Go(func() error { return h.images.run(h.ctx) })
 	h.group.Go(func() error { return h.kubelet.run(h.ctx) })
 	h.group.Go(func() error { return h.api.run(h.ctx) })
+	h.group.Go(func() error { return h.hearRuntime(h.ctx) })
+	h.group.Go(func() error { return h.hearDirectory(h.ctx) })
 	h.group.Go(func() error { return pass(h.ctx, h.wake) })
 	err := h.group.Wait()
 	_ = h.runtime.Close()
 	return err
-}
-
-// heard wakes the loop: a source has answered. At rest it is the beat that counts.
-func (h *Host) heard() {
-	if !h.wants.Load().Hurry {
-		return
-	}
-	select {
-	case h.wake <- struct{}{}:
-	default:
-	}
 }
 
 // Now is CLOCK_BOOTTIME (clock_gettime(2)): it goes on while the machine sleeps
@@ -169,6 +164,7 @@ func (h *Host) Want(w Wants) {
 	h.pods.press(w.Hurry)
 	h.kubelet.press(w.Hurry)
 	h.api.press(w.Hurry)
+	h.hearProcesses(w.Processes)
 	h.mu.Lock()
 	for key, p := range h.probes {
 		if _, ok := w.Probes[key]; !ok {

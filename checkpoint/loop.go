@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -141,7 +143,7 @@ func (l *Loop) prime() {
 	wants := Wants{Hurry: true, Probes: map[store.Key]Question{}}
 	s := l.observer.observe()
 	for _, w := range s.worlds {
-		l.ask(&wants, w, s.details[w.Workload].facts)
+		l.ask(&wants, w, s.details[w.Workload])
 	}
 	l.sources.Want(wants)
 }
@@ -161,7 +163,7 @@ func (l *Loop) Pass(ctx context.Context) (motion bool) {
 			l.act(ctx, m, w, s.details[w.Workload], d)
 		}
 		motion = motion || moving(d, w)
-		l.ask(&wants, w, s.details[w.Workload].facts)
+		l.ask(&wants, w, s.details[w.Workload])
 		status.add(w, d, *m, s.details[w.Workload])
 	}
 	l.arbitrate(s, status)
@@ -282,15 +284,16 @@ func (l *Loop) happened(to, what string) {
 }
 
 // ask adds what this workload wants to be asked for the next pass.
-func (l *Loop) ask(wants *Wants, w World, f facts) {
+func (l *Loop) ask(wants *Wants, w World, d details) {
 	record, _ := w.Record.Value()
 	for _, g := range record.Generations {
 		wants.Images = append(wants.Images, l.observer.read(w.Workload, g).Images...)
 	}
 	serves, ok := w.Serves.Value()
-	if ok && serves.Role != Nobody && f.Ready != nil {
-		wants.Probes[w.Workload] = Question{Probe: *f.Ready, Holder: serves.ID}
+	if ok && serves.Role != Nobody && d.facts.Ready != nil {
+		wants.Probes[w.Workload] = Question{Probe: *d.facts.Ready, Holder: serves.ID}
 	}
+	wants.Processes = slices.AppendSeq(wants.Processes, maps.Values(d.processes))
 }
 
 // tidy removes activations that no manifest names and no container uses, and

@@ -17,8 +17,8 @@ import (
 // An answer that is older than this is none.
 const (
 	podsAge    = 4 * time.Second
-	kubeletAge = 6 * time.Second
-	apiAge     = 20 * time.Second
+	kubeletAge = kubeletRest + 5*time.Second
+	apiAge     = 90 * time.Second // a watch gives a sign of life once a minute
 	readyAge   = 15 * time.Second
 	imagesAge  = 2 * time.Minute
 	// servedLong proves readiness where there is no probe to ask.

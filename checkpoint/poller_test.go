@@ -20,17 +20,29 @@ func (bubbleClock) Boot() string         { return boot }
 // polling is a source that is asked, and how it went.
 type polling struct {
 	*poller[int]
-	asked, heard atomic.Int64
-	ask          func(ctx context.Context, n int64) (int, error)
+	asked, heard, hinted atomic.Int64
+	ask                  func(ctx context.Context, n int64) (int, error)
 }
 
 // poll asks a source with a timeout of 2s, every 10s, in a hurry every second,
 // until the test ends.
 func poll(t *testing.T, ask func(ctx context.Context, n int64) (int, error)) *polling {
+	return pollAwaiting(t, ask, nil)
+}
+
+// pollAwaiting asks a source that tells by itself when an answer is out of date.
+func pollAwaiting(t *testing.T, ask func(ctx context.Context, n int64) (int, error),
+	await func(ctx context.Context, value int, alive func()) error) *polling {
 	p := &polling{ask: ask}
 	clock := bubbleClock{began: time.Now().Add(-time.Minute)}
-	p.poller = newPoller(clock, func() { p.heard.Add(1) }, 2*time.Second, 10*time.Second, time.Second,
+	p.poller = newPoller(clock, func(hinted bool) {
+		p.heard.Add(1)
+		if hinted {
+			p.hinted.Add(1)
+		}
+	}, 2*time.Second, 10*time.Second, time.Second,
 		func(ctx context.Context) (int, error) { return p.ask(ctx, p.asked.Add(1)) })
+	p.await = await
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- p.run(ctx) }()
@@ -81,6 +93,88 @@ func TestPollerAsksAtOnceWhenPoked(t *testing.T) {
 		synctest.Wait()
 		require.LessOrEqual(t, p.asked.Load(), int64(3))
 		require.GreaterOrEqual(t, p.asked.Load(), int64(2))
+		require.Equal(t, p.asked.Load()-1, p.hinted.Load(), "the loop is told why")
+	})
+}
+
+func TestPollerChasesNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := poll(t, func(_ context.Context, n int64) (int, error) { return int(n), nil })
+		p.chase()
+		time.Sleep(chase)
+		synctest.Wait()
+		many := p.asked.Load()
+		require.InDelta(t, chase/chased, many, 2)
+		require.Equal(t, many-1, p.hinted.Load())
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		require.LessOrEqual(t, p.asked.Load(), many+1, "then it rests")
+	})
+}
+
+func TestPollerAwaitsAtRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		changed, awaited := make(chan error), make(chan func(), 1)
+		p := pollAwaiting(t, func(_ context.Context, n int64) (int, error) { return int(n), nil },
+			func(ctx context.Context, _ int, alive func()) error {
+				awaited <- alive
+				select {
+				case err := <-changed:
+					return err
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+		alive := <-awaited
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.EqualValues(t, 1, p.asked.Load(), "it is not asked while it watches itself")
+		require.Equal(t, time.Minute, p.answer().At)
+		alive()
+		require.Equal(t, Answer[int]{Value: 1, At: time.Hour + time.Minute}, p.answer(), "its answer is as new as its last sign of life")
+
+		changed <- nil
+		alive = <-awaited
+		require.EqualValues(t, 2, p.asked.Load(), "a change counts at once")
+		require.EqualValues(t, 1, p.hinted.Load())
+		changed <- nil
+		synctest.Wait()
+		require.EqualValues(t, 2, p.asked.Load(), "changes that follow each other are asked for as in a hurry")
+		time.Sleep(time.Second)
+		<-awaited
+		require.EqualValues(t, 3, p.asked.Load())
+		alive()
+		require.Equal(t, p.latest.Load().At, p.answer().At, "an old watch says nothing of a new answer")
+
+		time.Sleep(time.Minute)
+		changed <- errors.New("lost")
+		<-awaited
+		require.EqualValues(t, 4, p.asked.Load(), "a watch that is lost is followed by a question")
+		changed <- errors.New("lost")
+		synctest.Wait()
+		require.EqualValues(t, 4, p.asked.Load(), "and one that is lost at once by the beat")
+		time.Sleep(10 * time.Second)
+		<-awaited
+		require.EqualValues(t, 5, p.asked.Load())
+
+		p.press(true)
+		time.Sleep(2500 * time.Millisecond)
+		synctest.Wait()
+		require.EqualValues(t, 8, p.asked.Load(), "in a hurry nobody watches")
+		require.Empty(t, awaited)
+	})
+}
+
+func TestPollerAwaitsNoError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pollAwaiting(t, func(context.Context, int64) (int, error) { return 0, errors.New("refused") },
+			func(context.Context, int, func()) error {
+				t.Error("there is nothing to watch")
+				return nil
+			})
+		time.Sleep(25 * time.Second)
+		synctest.Wait()
+		require.EqualValues(t, 3, p.asked.Load())
 	})
 }
 
@@ -130,7 +224,7 @@ func TestPollerRecovers(t *testing.T) {
 
 func TestPollerThatIsToldToStopHasHeardNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPoller(bubbleClock{}, func() { t.Error("heard") }, time.Hour, time.Hour, time.Hour,
+		p := newPoller(bubbleClock{}, func(bool) { t.Error("heard") }, time.Hour, time.Hour, time.Hour,
 			func(ctx context.Context) (int, error) {
 				<-ctx.Done()
 				return 0, ctx.Err()

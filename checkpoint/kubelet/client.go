@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -123,6 +124,10 @@ func (c *Client) View(ctx context.Context) (View, error) {
 	v.Regime, v.Why = c.regime(ctx, v.PID)
 	return v, nil
 }
+
+// Await returns when the connection that the last View came by has ended, as it does
+// with the kubelet's process, or when ctx has. It sends nothing.
+func (c *Client) Await(ctx context.Context) { c.resources.WaitForStateChange(ctx, connectivity.Ready) }
 
 // fromAPI tells whether only the API server can have named the pod: the name of a
 // static one ends in the node's (pkg/kubelet/config/common.go, generatePodName). What
