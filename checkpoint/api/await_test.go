@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -149,7 +150,9 @@ func TestLostWatchIsAnError(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			s, c, v := watched(t)
-			c.Hasten(time.Minute, time.Minute, 20*time.Millisecond, 20*time.Millisecond)
+			if what == "hung" {
+				c.Hasten(time.Minute, time.Minute, 200*time.Millisecond, 200*time.Millisecond)
+			}
 			a := await(t, s, c, v)
 			tt.breaks(s)
 			err := a.ends()
@@ -170,7 +173,7 @@ func TestRefusedWatchIsAnError(t *testing.T) {
 		"hung": {(*apitest.Server).Hang, api.ErrTimeout, "watch pods in namespace kube-system: "},
 		"no answer": {func(s *apitest.Server) {
 			s.Answer("/secrets", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-		}, api.ErrTimeout, "watch secrets "},
+		}, api.ErrTimeout, "no answer in time"},
 		"black hole":     {(*apitest.Server).BlackHole, api.ErrTimeout, "watch pods in namespace kube-system: "},
 		"401":            {fail("/", 401), api.ErrUnauthorized, "those of kubeconfig /"},
 		"403 of pods":    {fail("/pods", 403), api.ErrForbidden, "watch pods in namespace kube-system: forbidden: "},
@@ -193,7 +196,9 @@ func TestRefusedWatchIsAnError(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			s, c, v := watched(t)
-			c.Hasten(300*time.Millisecond, time.Minute, time.Minute, time.Minute)
+			if errors.Is(tt.err, api.ErrTimeout) {
+				c.Hasten(100*time.Millisecond, time.Minute, time.Minute, time.Minute)
+			}
 			tt.breaks(s)
 			err := begin(t.Context(), t, s, c, v).ends()
 			require.ErrorIs(t, err, tt.err)

@@ -35,7 +35,12 @@ func issuing(t *testing.T) *apitest.Server {
 
 func token(t *testing.T, c *api.Client, r api.TokenRequest) (api.Token, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	return tokenWithin(t, c, r, 10*time.Second)
+}
+
+func tokenWithin(t *testing.T, c *api.Client, r api.TokenRequest, d time.Duration) (api.Token, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	got, err := c.Token(ctx, r)
 	if err != nil {
@@ -144,7 +149,6 @@ func TestTokenThatIsRefused(t *testing.T) {
 		"403":        {fail(path, 403), api.ErrForbidden, "grant it as "},
 		"401":        {fail(path, 401), api.ErrUnauthorized, "those of kubeconfig "},
 		"500":        {fail(path, 500), api.ErrServer, ""},
-		"hung":       {(*apitest.Server).Hang, api.ErrTimeout, ""},
 		"dead":       {(*apitest.Server).Kill, api.ErrUnreachable, ""},
 		"login page": {answer(path, "<html>"+secretValue), api.ErrAnswer, ""},
 		"no token":   {answer(path, `{"kind":"TokenRequest","status":{"expirationTimestamp":"2030-01-02T03:04:05Z"}}`), api.ErrAnswer, ""},
@@ -162,4 +166,11 @@ func TestTokenThatIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTokenEndsWithTheDeadline(t *testing.T) {
+	s := issuing(t)
+	s.Hang()
+	_, err := tokenWithin(t, client(t, s.Kubeconfig()), asked, 50*time.Millisecond)
+	require.ErrorIs(t, err, api.ErrTimeout)
 }
