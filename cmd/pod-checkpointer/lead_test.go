@@ -126,6 +126,22 @@ func (c *child) waitsBehind(leader *child) {
 	c.says(fmt.Sprintf("waiting: process %d", leader.Process.Pid))
 }
 
+// opened are the sockets of the copy, and what else tells it of the node.
+func (c *child) opened() []string {
+	c.p.t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", c.Process.Pid)
+	entries, err := os.ReadDir(dir)
+	require.NoError(c.p.t, err)
+	var opened []string
+	for _, e := range entries {
+		link, _ := os.Readlink(filepath.Join(dir, e.Name()))
+		if strings.HasPrefix(link, "socket:") || strings.HasSuffix(link, "inotify") || strings.Contains(link, "pidfd") {
+			opened = append(opened, link)
+		}
+	}
+	return opened
+}
+
 // kill is kill -9.
 func (c *child) kill() {
 	c.p.t.Helper()
@@ -187,7 +203,8 @@ func TestStaticCopyMakesWayForThePodOfTheAPI(t *testing.T) {
 	api := p.pod("api", "api", "1")
 	api.leads()
 	static.waitsBehind(api)
-	require.Contains(t, static.log.String(), `"msg":"makes way"`)
+	require.Equal(t, 1, strings.Count(static.log.String(), `"msg":"makes way"`), "it did not take the lock again before the other one had it")
+	require.Eventually(t, func() bool { return len(static.opened()) == 1 }, 10*time.Second, 10*time.Millisecond, "its own socket is all that it has open")
 	ready, err := askHealth(t.Context(), static.socket, "/readyz")
 	require.NoError(t, err)
 	require.Contains(t, ready, "pod 0000")
@@ -198,6 +215,32 @@ func TestStaticCopyMakesWayForThePodOfTheAPI(t *testing.T) {
 	static.waitsBehind(api)
 	api.kill()
 	static.leads()
+}
+
+// The kernel wakes who waits, but whoever is faster gets the lock.
+func TestLeaderThatMakesWayWaitsUntilTheOtherOneLeads(t *testing.T) {
+	c := checkpoint.Defaults()
+	c.StateDir = t.TempDir()
+	d := &daemon{config: c}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.makeWay(t.Context())
+	}()
+	require.Never(t, func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	}, 50*time.Millisecond, 5*time.Millisecond, "nobody leads yet")
+	release, err := store.LockDir(c.StateDir)
+	require.NoError(t, err)
+	defer release()
+	began := time.Now()
+	<-done
+	require.Less(t, time.Since(began), time.Second, "it saw who leads, and did not give up")
 }
 
 // Two that lead would be the worst: who holds a file that was removed gives up.
