@@ -51,7 +51,7 @@ makes sure that only one of them ever serves.`,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(runCommand(getenv, stderr), healthCommand(getenv), installCommand(), versionCommand())
+	root.AddCommand(runCommand(getenv, stderr), healthCommand(getenv), installCommand(), uninstallCommand(getenv), versionCommand())
 	err := root.ExecuteContext(ctx)
 	var usage usageError
 	switch {
