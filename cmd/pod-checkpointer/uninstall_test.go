@@ -126,15 +126,15 @@ func (s *site) kubelet() {
 		defer close(done)
 		beat := time.NewTicker(10 * time.Millisecond)
 		defer beat.Stop()
-		for file, uid := range map[string]string{kubelet.CopyFile: copyUID, checkpointFile: checkpointUID} {
-			for exists(s.in("manifests/" + file)) {
+		for _, pod := range [][2]string{{kubelet.CopyFile, copyUID}, {checkpointFile, checkpointUID}} {
+			for exists(s.in("manifests/" + pod[0])) {
 				select {
 				case <-s.t.Context().Done():
 					return
 				case <-beat.C:
 				}
 			}
-			s.runtime.Remove(uid)
+			s.runtime.Remove(pod[1])
 		}
 	}()
 	s.t.Cleanup(func() { <-done })
