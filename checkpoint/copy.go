@@ -35,8 +35,8 @@ type ownCopy struct {
 // An absent one is written at once. Another one is replaced only while the kubelet
 // is known to have its pods from the API server, since before that it would stop
 // neither and start neither. What somebody else put there stays, and is named.
-func (l *Loop) keepCopy(ctx context.Context, s *sight, own *v1.Pod, status *Status) {
-	trouble := l.copyStep(ctx, s, own, status)
+func (l *Loop) keepCopy(ctx context.Context, s *sight, status *Status) {
+	trouble := l.copyStep(ctx, s, status)
 	words := ""
 	if trouble != nil {
 		words = "static copy: " + trouble.Error()
@@ -50,10 +50,11 @@ func (l *Loop) keepCopy(ctx context.Context, s *sight, own *v1.Pod, status *Stat
 
 // copyStep tells in status where the copy stands, and returns what a person has
 // to do something about.
-func (l *Loop) copyStep(ctx context.Context, s *sight, own *v1.Pod, status *Status) error {
+func (l *Loop) copyStep(ctx context.Context, s *sight, status *Status) error {
+	own, err := s.own()
 	listing, known := s.listing.Value()
 	if !known || own == nil {
-		return nil // the source tells why
+		return err // without one, the source tells why
 	}
 	if err := foreignCopy(listing); err != nil {
 		return err
@@ -77,13 +78,28 @@ func (l *Loop) copyStep(ctx context.Context, s *sight, own *v1.Pod, status *Stat
 	return l.writeCopy(ctx, s, own, status)
 }
 
+// own is the pod that this daemon runs in, as the API server tells it; nil if it runs
+// in none, or in one that is on its way out, or if that is not known.
+func (s *sight) own() (*v1.Pod, error) {
+	if _, known := s.pods.Value(); known && s.self.PodUID != "" && s.self.Name == "" {
+		return nil, fmt.Errorf("none is kept, since this daemon's pod %s is in none of --namespaces: add its namespace", s.self.PodUID)
+	}
+	parents, known := s.api.Value()
+	if !known || s.self.Source != "api" {
+		return nil, nil
+	}
+	for i := range parents.view.Pods {
+		if pod := &parents.view.Pods[i]; string(pod.UID) == s.self.PodUID && pod.DeletionTimestamp == nil {
+			return pod, nil
+		}
+	}
+	return nil, nil
+}
+
 // writeCopy puts the manifest in place.
 func (l *Loop) writeCopy(ctx context.Context, s *sight, own *v1.Pod, status *Status) error {
 	switch {
-	case l.config.DryRun:
-		status.StaticCopy += "; it would be written"
-		return nil
-	case ctx.Err() != nil: // told to stop: write nothing
+	case l.config.DryRun || ctx.Err() != nil: // or told to stop
 		return nil
 	case l.copy.failed != nil && s.at < l.copy.again:
 		return l.copy.failed

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -16,6 +15,9 @@ import (
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/kubelet"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
+	"github.com/pod-checkpointer/pod-checkpointer/cri"
+	"github.com/pod-checkpointer/pod-checkpointer/lock"
 )
 
 // daemonPod is the daemon's own pod from the API, by image.
@@ -35,11 +37,24 @@ func daemonPod(image string) *v1.Pod {
 
 // copied is a pass that keeps the copy of own, a second later.
 func (n *node) copied(l *Loop, own *v1.Pod) *Status {
-	n.clock.now += time.Second
-	s := n.observe()
-	status := l.begin(s)
-	l.keepCopy(n.t.Context(), s, own, status)
-	return status
+	n.runsAs(own)
+	n.pass(l)
+	return l.Status()
+}
+
+// runsAs has the daemon run in that pod: lock table, runtime and API server say so.
+func (n *node) runsAs(own *v1.Pod) {
+	writer := store.LockPath(n.config.StateDir)
+	if own == nil {
+		delete(n.sources.locks, writer)
+		return
+	}
+	n.lists(own)
+	n.sources.locks[writer] = lock.State{Path: writer, Exists: true, Holder: &lock.Process{PID: 1, PodUID: string(own.UID), ContainerID: "c-own"}}
+	n.sources.pods.value = []cri.Pod{{
+		Namespace: own.Namespace, Name: own.Name, UID: string(own.UID), Source: "api",
+		Sandboxes: []cri.Sandbox{{Ready: true}},
+	}}
 }
 
 // onDisk is what the file of the static copy holds, "" if there is none.
@@ -70,7 +85,7 @@ func TestStaticCopyIsWrittenOnceAndThenLeftAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(want), n.onDisk())
 	require.Contains(t, log.String(), "static copy written")
-	require.Equal(t, "static copy written", l.events[0].What)
+	require.Equal(t, "static copy written", l.events[len(l.events)-1].What)
 
 	quiet, changes := log.Len(), n.counted()
 	for range 5 {
@@ -106,8 +121,28 @@ func TestStaticCopyIsReplacedOnlyUnderASyncedKubelet(t *testing.T) {
 func TestStaticCopyIsKeptByItsOwnPodAlone(t *testing.T) {
 	n := newNode(t)
 	l := n.loop(io.Discard)
-	require.Empty(t, n.copied(l, nil).StaticCopy)
+	require.Empty(t, n.copied(l, nil).StaticCopy, "in no pod")
+	for name, change := range map[string]func(){
+		"as the static copy":  func() { n.sources.pods.value[0].Source = "file" },
+		"runtime silent":      func() { n.sources.pods.err = errors.New("silent") },
+		"API server silent":   func() { n.sources.api.err = errors.New("silent") },
+		"not in the view":     func() { n.lists() },
+		"another of the name": func() { n.sources.api.value.Pods[0].UID = "next" },
+		"on its way out":      func() { n.sources.api.value.Pods[0].DeletionTimestamp = &metav1.Time{} },
+	} {
+		n.runsAs(daemonPod("v1"))
+		change()
+		n.pass(l)
+		require.Empty(t, l.Status().StaticCopy, name)
+		require.NotContains(t, strings.Join(l.Status().Problems, "\n"), "static copy", name)
+		n.sources.pods.err, n.sources.api.err = nil, nil
+	}
 	require.Empty(t, n.onDisk())
+
+	n.runsAs(daemonPod("v1"))
+	n.sources.pods.value[0].UID = "other"
+	n.pass(l)
+	require.Contains(t, strings.Join(l.Status().Problems, "\n"), "this daemon's pod own is in none of --namespaces")
 }
 
 func TestForeignFileInThePlaceOfTheStaticCopyStays(t *testing.T) {
@@ -158,7 +193,7 @@ func TestStaticCopyOnAFullDiskIsTriedSlowlyAndSaidOnce(t *testing.T) {
 	l := n.loop(&log)
 	writes := 0
 	n.disk.Fail(func(op, name string) error {
-		if op == "write" {
+		if op == "write" && strings.Contains(name, "manifests") {
 			writes++
 			return syscall.ENOSPC
 		}
@@ -181,14 +216,13 @@ func TestStaticCopyOnAFullDiskIsTriedSlowlyAndSaidOnce(t *testing.T) {
 func TestDryRunOrToldToStopWritesNoStaticCopy(t *testing.T) {
 	n := newNode(t)
 	n.config.DryRun = true
-	require.Equal(t, "absent; it would be written", n.copied(n.loop(io.Discard), daemonPod("v1")).StaticCopy)
+	n.copied(n.loop(io.Discard), daemonPod("v1"))
 	require.Empty(t, n.onDisk())
 
 	n.config.DryRun = false
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	l := n.loop(io.Discard)
-	s := n.observe()
-	l.keepCopy(ctx, s, daemonPod("v1"), l.begin(s))
+	n.runsAs(daemonPod("v1"))
+	n.loop(io.Discard).Pass(ctx)
 	require.Empty(t, n.onDisk())
 }

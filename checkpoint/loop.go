@@ -168,6 +168,7 @@ func (l *Loop) Pass(ctx context.Context) (motion bool) {
 	}
 	l.arbitrate(s, status)
 	l.identify(s)
+	l.keepCopy(ctx, s, status)
 	l.tidy(ctx, s, motion)
 	wants.Hurry = motion
 	l.sources.Want(wants)
