@@ -20,15 +20,17 @@ import (
 )
 
 const (
-	manifestDir = "/etc/kubernetes/manifests"
-	ofKey       = "pod-checkpointer.io/checkpoint-of"
-	activation  = "pod-checkpointer.io/activation"
-	workload    = "kube-system/kube-apiserver" // what most scenarios are about
-	lockDir     = "/run/lock/pod-checkpointer"
+	manifestDir   = "/etc/kubernetes/manifests"
+	ofKey         = "pod-checkpointer.io/checkpoint-of"
+	activation    = "pod-checkpointer.io/activation"
+	generationKey = "pod-checkpointer.io/generation"
+	workload      = "kube-system/kube-apiserver" // what most scenarios are about
+	lockDir       = "/run/lock/pod-checkpointer"
 
 	// Lines of the timeline that scenarios look for.
-	toldToGo = "checkpoint told to go: manifest removed"
-	tookLock = " holds the lock"
+	manifestWritten = "manifest written"
+	toldToGo        = "checkpoint told to go: manifest removed"
+	tookLock        = " holds the lock"
 
 	// Who serves, waits or runs.
 	asParent     = "parent"
@@ -63,8 +65,36 @@ type eyes struct {
 	stop     context.CancelFunc
 	looks    sync.WaitGroup
 
-	mu  sync.Mutex
-	now sight
+	mu      sync.Mutex
+	now     sight
+	outages []outage
+}
+
+// outage is a time in which the API did not answer, from the last answer to the
+// next. One of less than half a second is none.
+type outage struct{ from, to time.Time }
+
+func (o outage) String() string { return fmt.Sprintf("%.2f s", o.to.Sub(o.from).Seconds()) }
+
+// awaySince are the outages that are over and began after that.
+func (e *eyes) awaySince(since time.Time) []outage {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out []outage
+	for _, o := range e.outages {
+		if o.from.After(since) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func total(outages []outage) time.Duration {
+	var sum time.Duration
+	for _, o := range outages {
+		sum += o.to.Sub(o.from)
+	}
+	return sum
 }
 
 func open(l *lab.Lab) *eyes {
@@ -176,7 +206,7 @@ func (e *eyes) manifests(context.Context) {
 	case active == "":
 		e.timeline.add(at, toldToGo)
 	default:
-		e.timeline.add(at, "manifest written")
+		e.timeline.add(at, manifestWritten)
 	}
 }
 
@@ -207,6 +237,9 @@ func (e *eyes) readiness() func(context.Context) {
 			if before := e.change(func(s *sight) { s.answers = true }); !before.answers {
 				away := ""
 				if !lastOK.IsZero() {
+					e.mu.Lock()
+					e.outages = append(e.outages, outage{lastOK, now})
+					e.mu.Unlock()
 					away = fmt.Sprintf(", after %.2f s away", now.Sub(lastOK).Seconds())
 				}
 				e.timeline.add(now, "%s ready: the API answers%s", before.serves.role, away)

@@ -17,15 +17,13 @@ import (
 )
 
 var (
+	name       = flag.String("name", "e2e", "tells the cluster from others on the machine")
 	keep       = flag.Bool("keep", false, "show what happens as it happens, and leave the cluster up")
 	kubernetes = flag.String("kubernetes", "", "version of Kubernetes, instead of the lab's default")
 	containerd = flag.String("containerd", "", "version of containerd, instead of the lab's default")
 	daemon     = flag.String("pod-checkpointer", "", "ready daemon, instead of building it")
 	lockExec   = flag.String("lock-exec", "", "ready lock-exec, instead of building it")
 )
-
-// labName tells this cluster from others on the machine.
-const labName = "e2e"
 
 // handoffTimeout is enough for an API server on a busy machine.
 const handoffTimeout = 30 * time.Second
@@ -58,7 +56,7 @@ func run(m *testing.M) (code int) {
 	}
 	begun := time.Now()
 	l, err := lab.Up(ctx, lab.Options{
-		Name: labName, Kubernetes: *kubernetes, Containerd: *containerd,
+		Name: *name, Kubernetes: *kubernetes, Containerd: *containerd,
 		DaemonFlags: daemonFlags, PodCheckpointer: *daemon, LockExec: *lockExec,
 		Say: func(line string) { fmt.Println(line) },
 	})
@@ -91,7 +89,7 @@ func leave(l *lab.Lab, stop func()) error {
 	if !*keep {
 		return l.Down(context.Background())
 	}
-	command := "go run ./test/lab/cmd --name " + labName
+	command := "go run ./test/lab/cmd --name " + *name
 	fmt.Printf(`
 The cluster is still up.
   look at it       %[1]s kubectl get pods -A
