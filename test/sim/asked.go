@@ -125,9 +125,7 @@ func (s *sources) step() {
 // bound the port, not of whom the question was about.
 func (n *node) answers(probe snapshot.Probe) bool {
 	for _, c := range n.runtime.containers((*container).live) {
-		bound := c.pod.workload == controller && probe.Host == "127.0.0.1:10257" ||
-			c.pod.workload == server && probe.Host == "127.0.0.1:6443"
-		if bound && c.process != nil && n.ready(c.process) {
+		if probe.Host == addresses[c.pod.workload] && c.process != nil && n.ready(c.process) {
 			return true
 		}
 	}
@@ -154,7 +152,7 @@ func (s *sources) Lock(path string) (lock.State, error) {
 		return lock.State{Path: path, Exists: true}, nil
 	}
 	f, ok := n.locks[path]
-	if n.reads++; n.reads > 1 && ok && len(f.queue) > 1 && n.rng.IntN(4) == 0 {
+	if n.reads++; n.reads > locked && ok && len(f.queue) > 1 && !n.calm && n.rng.IntN(4) == 0 {
 		n.raced = true
 		n.kill(f.queue[1].container, "ended between two looks at the lock table")
 	}

@@ -19,11 +19,23 @@ const (
 	nodeName   = "master-1"
 	server     = "kube-apiserver"          // has a lock
 	controller = "kube-controller-manager" // has none
+	scheduler  = "kube-scheduler"          // has one, and starts after the server
 	lockDir    = "/run/lock/pod-checkpointer"
 	lockPath   = lockDir + "/" + server + ".lock"
 )
 
-var workloads = []string{server, controller}
+var workloads = []string{server, controller, scheduler}
+
+// locked is how many of them have a lock.
+const locked = 2
+
+// lockOf is the lock of a workload, "" of one that has none.
+func lockOf(workload string) string {
+	if workload == controller {
+		return ""
+	}
+	return lockDir + "/" + workload + ".lock"
+}
 
 // cluster is what etcd holds, and the controller that works on it.
 type cluster struct {
@@ -39,10 +51,25 @@ type cluster struct {
 type daemonSet struct {
 	name    string
 	program program
+	version int           // of the template
 	due     time.Duration // when the controller comes to it
 	grace   string        // annotation handoff-grace; "": none
 	probed  bool          // it has a readiness probe
 	port    bool          // two of its programs can't run at once
+	after   bool          // it starts after the server, and can't live without
+}
+
+// args are those of its programs: how they behave, and of which version they are.
+func (s *daemonSet) args() []string {
+	return []string{string(s.program), fmt.Sprintf("--version=%d", s.version)}
+}
+
+// change is a new template.
+func (s *daemonSet) change(p program) { s.program, s.version = p, s.version+1 }
+
+// set is the DaemonSet of a workload.
+func (n *node) set(workload string) *daemonSet {
+	return n.cluster.sets[slices.Index(workloads, workload)]
 }
 
 // apiUp tells whether the API server answers: one of its programs serves and is
@@ -75,8 +102,8 @@ func (n *node) reconcile(set *daemonSet) {
 	switch {
 	case i < 0:
 		n.cluster.create(set, n.now)
-		n.trace.say("controller: new parent of %s, %s", set.name, set.program)
-	case n.cluster.pods[i].DeletionTimestamp == nil && n.cluster.pods[i].Spec.Containers[0].Args[0] != string(set.program):
+		n.trace.say("controller: new parent of %s, %s", set.name, set.args())
+	case n.cluster.pods[i].DeletionTimestamp == nil && !slices.Equal(n.cluster.pods[i].Spec.Containers[0].Args, set.args()):
 		n.cluster.delete(n.cluster.pods[i], n.now)
 		n.trace.say("controller: deletes the outdated parent of %s", set.name)
 	}
@@ -145,7 +172,7 @@ func (c *cluster) create(set *daemonSet, now time.Duration) {
 			TerminationGracePeriodSeconds: new(int64(1)),
 			Containers: []v1.Container{{
 				Name: set.name, Image: "images.example/" + set.name + ":v1",
-				Command: []string{"/usr/local/bin/" + set.name}, Args: []string{string(set.program)},
+				Command: []string{"/usr/local/bin/" + set.name}, Args: set.args(),
 			}},
 		},
 	}
@@ -153,8 +180,11 @@ func (c *cluster) create(set *daemonSet, now time.Duration) {
 		pod.Annotations[snapshot.AnnotationHandoffGrace] = set.grace
 		pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
 	}
-	if set.name == server {
-		guard(pod)
+	if set.after {
+		pod.Annotations[snapshot.AnnotationAfter] = server
+	}
+	if lockOf(set.name) != "" {
+		guard(pod, set.name)
 	} else if set.probed {
 		pod.Spec.Containers[0].ReadinessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{
 			HTTPGet: &v1.HTTPGetAction{Port: intstr.FromInt32(10257), Path: "/healthz"},
@@ -163,19 +193,24 @@ func (c *cluster) create(set *daemonSet, now time.Duration) {
 	c.pods = append(c.pods, pod)
 }
 
-// guard gives the server its lock, its probe, and the Secret that it mounts.
-func guard(pod *v1.Pod) {
-	const bin, url = "/opt/pod-checkpointer/bin/lock-exec", "https://127.0.0.1:6443/readyz"
-	pod.Annotations[snapshot.AnnotationLock] = server
+// addresses are where the programs answer.
+var addresses = map[string]string{server: "127.0.0.1:6443", controller: "127.0.0.1:10257", scheduler: "127.0.0.1:10259"}
+
+// guard gives a program its lock and its probe, and the server the Secret that it
+// mounts.
+func guard(pod *v1.Pod, name string) {
+	const bin = "/opt/pod-checkpointer/bin/lock-exec"
+	pod.Annotations[snapshot.AnnotationLock] = name
 	c := &pod.Spec.Containers[0]
-	c.Command = append([]string{bin, "--lock", lockPath, "--"}, c.Command...)
+	c.Command = append([]string{bin, "--lock", lockOf(name), "--"}, c.Command...)
 	c.ReadinessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{
-		Exec: &v1.ExecAction{Command: []string{bin, "check", "--ready", "--lock", lockPath, "--", "https", url}},
+		Exec: &v1.ExecAction{Command: []string{bin, "check", "--ready", "--lock", lockOf(name), "--", "https", "https://" + addresses[name] + "/readyz"}},
 	}}
-	c.VolumeMounts = []v1.VolumeMount{{Name: "lock", MountPath: lockDir}, {Name: "keys", MountPath: "/etc/kubernetes/keys"}}
-	pod.Spec.Volumes = []v1.Volume{
-		{Name: "lock", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: lockDir}}},
-		{Name: "keys", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: server}}},
+	c.VolumeMounts = []v1.VolumeMount{{Name: "lock", MountPath: lockDir}}
+	pod.Spec.Volumes = []v1.Volume{{Name: "lock", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: lockDir}}}}
+	if name == server {
+		c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: "keys", MountPath: "/etc/kubernetes/keys"})
+		pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: "keys", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: server}}})
 	}
 }
 

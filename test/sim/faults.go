@@ -13,6 +13,8 @@ import (
 type faults struct {
 	runtimeSilent, kubeletSilent, apiSilent, lockUnreadable, probesSlow time.Duration
 
+	cutOff time.Duration // the kubelet does not reach the API server
+
 	sickUntil time.Duration // programs are not ready, or end
 	sickAll   bool          // those of checkpoints too
 	sickness  program
@@ -42,6 +44,11 @@ var breakdowns = []struct {
 	{4, func(n *node) { n.killDaemon() }},
 	{4, func(n *node) {
 		n.trace.say("FAULT kubelet restarts")
+		n.restartKubelet(n.between(500*time.Millisecond, 5*time.Second))
+	}},
+	{2, func(n *node) {
+		n.cutOff = n.now + n.between(10*time.Second, 90*time.Second)
+		n.trace.say("FAULT kubelet restarts, and reaches no API server for %s", n.cutOff-n.now)
 		n.restartKubelet(n.between(500*time.Millisecond, 5*time.Second))
 	}},
 	{3, func(n *node) { n.silence("runtime", &n.runtimeSilent) }},
@@ -93,7 +100,9 @@ func (n *node) heal() {
 	n.trace.say("HEALED")
 	n.faults = faults{diskFails: min(n.diskFails, n.now), probesSlow: min(n.probesSlow, n.now)}
 	for _, set := range n.cluster.sets {
-		set.program = good
+		if set.program != good {
+			set.change(good)
+		}
 	}
 	for _, pod := range slices.Clone(n.cluster.pods) {
 		if pod.Spec.Containers[0].Args[0] != string(good) {
@@ -159,15 +168,16 @@ func (n *node) rollOut() {
 	switch {
 	case !n.apiUp():
 		return
-	case set.program == good:
-		set.program = bad[n.rng.IntN(len(bad))]
-		if set.program == sleeps && set.name == controller && !set.probed {
-			set.program = exits // nobody could tell that one that sleeps does not work
+	case set.program == good && n.rng.IntN(2) == 0:
+		program := bad[n.rng.IntN(len(bad))]
+		if program == sleeps && set.name == controller && !set.probed {
+			program = exits // nobody could tell that one that sleeps does not work
 		}
+		set.change(program)
 	default:
-		set.program = good
+		set.change(good)
 	}
-	n.trace.say("FAULT rollout of %s %s", set.name, set.program)
+	n.trace.say("FAULT rollout of %s %s", set.name, set.args())
 }
 
 // loseManifest is somebody who tidies up.

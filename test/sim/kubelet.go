@@ -122,7 +122,7 @@ func (n *node) staticPods() []*pod {
 func (n *node) reflect() {
 	k := &n.kube
 	switch {
-	case !n.apiUp():
+	case !n.apiUp() || n.now < n.cutOff:
 		k.reflects = 0
 		return
 	case k.reflects == 0:

@@ -49,6 +49,8 @@ type node struct {
 	forgetful bool          // the daemon loses its memory after each pass
 	podsAPI   bool          // the kubelet says whether it is synced
 	election  time.Duration // of a leader among the controller managers
+	calm      bool          // nobody dies between two looks at the lock table
+	settles   time.Duration // that a checkpoint serves longer than usual before it hands over
 
 	faults
 }
@@ -73,7 +75,8 @@ func newNode(seed int64, forgetful bool, out io.Writer) *node {
 	n.election = n.between(0, 15*time.Second)
 	n.cluster.sets = []*daemonSet{
 		{name: server, program: good, grace: []string{"", "", "5"}[n.rng.IntN(3)]},
-		{name: controller, program: good, probed: n.rng.IntN(2) == 0, port: n.rng.IntN(4) == 0},
+		{name: controller, program: good, probed: n.rng.IntN(2) == 0, port: n.rng.IntN(4) == 0, after: n.rng.IntN(2) == 0},
+		{name: scheduler, program: good, after: true},
 	}
 	n.powerOn(0)
 	// An installer has brought the first parents up, with an API server of its own.
@@ -230,6 +233,7 @@ func (n *node) startDaemon() (err error) {
 func (n *node) newLoop(d *daemon, dry bool) *checkpoint.Loop {
 	config := config()
 	config.DryRun = dry
+	config.HandoffSettle += n.settles
 	parts := checkpoint.Parts{
 		Clock: d.sources, Sources: d.sources, Effects: d.sources, Store: d.store, Manifests: d.manifests,
 		NewID: func() string { return fmt.Sprintf("%016x%016x", n.rng.Uint64(), n.rng.Uint64()) },

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -27,7 +28,9 @@ type pod struct {
 	source   string // api or file
 	ours     bool   // a checkpoint
 	program  program
+	version  int
 	lock     string // path; "": none
+	after    bool   // it can't live without the API server
 	probed   bool   // else to run is all that anybody can see of it
 	grace    time.Duration
 }
@@ -42,8 +45,10 @@ func newPod(object *v1.Pod, source string) *pod {
 	}
 	c := object.Spec.Containers[0]
 	p.probed = c.ReadinessProbe != nil
-	if len(c.Args) > 0 {
+	p.after = object.Annotations[snapshot.AnnotationAfter] != ""
+	if len(c.Args) > 1 {
 		p.program = program(c.Args[0])
+		_, _ = fmt.Sscanf(c.Args[1], "--version=%d", &p.version)
 	}
 	if len(c.Command) > 2 && c.Command[1] == "--lock" {
 		p.lock = c.Command[2]
@@ -76,6 +81,7 @@ type process struct {
 	readyAt   time.Duration // since when it is ready; 0: it is not
 	wasReady  time.Duration // for how long it was, when it last ceased to be
 	ceased    time.Duration // when that was
+	met       time.Duration // when it last met an API server that answered; 0: never
 	key       string        // what it read of the Secret when it began
 	dies      time.Duration // when it ends; 0: nobody told it to
 }

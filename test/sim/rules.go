@@ -42,11 +42,14 @@ type rules struct {
 	live    map[string]time.Duration // since when a parent runs
 	seen    map[string]time.Duration // when a parent last had a sandbox
 	handed  map[string]handed        // by pod UID of the parent: the last handoff
+	up      time.Duration            // when the API server last answered
+	down    time.Duration            // when it last did not
+	free    map[string]time.Duration // since when nobody holds a lock
 	written map[string]time.Duration // when an activation's manifest was first seen
 
 	// Before the pass.
 	active map[string]*pod
-	good   map[string]int64
+	was    map[string]store.State
 	giving map[string]bool // a handoff is under way
 	// What the daemon did, in all passes.
 	ordered map[string]time.Duration // when it last did
@@ -60,14 +63,15 @@ type rules struct {
 func newRules() rules {
 	return rules{
 		solid: map[string]time.Duration{}, live: map[string]time.Duration{}, seen: map[string]time.Duration{},
-		written: map[string]time.Duration{}, handed: map[string]handed{}, ordered: map[string]time.Duration{}, had: map[string]bool{}, secrets: map[string]string{},
+		free: map[string]time.Duration{}, written: map[string]time.Duration{}, handed: map[string]handed{}, ordered: map[string]time.Duration{}, had: map[string]bool{}, secrets: map[string]string{},
 	}
 }
 
-// handed is a handoff to a parent that was not ready since.
+// handed is a handoff to a parent that has not proved itself since.
 type handed struct {
-	at   time.Duration
-	boot string
+	at    time.Duration
+	boot  string
+	times int // that it was handed over to
 }
 
 // broken reports that a rule was broken; the first report counts.
@@ -84,7 +88,17 @@ func (n *node) always() {
 	if n.kube.synced {
 		r.synced = n.now
 	}
+	if n.apiUp() {
+		r.up = n.now
+	} else {
+		r.down = n.now
+	}
 	for _, w := range workloads {
+		if _, ok := r.free[w]; n.locks[lockOf(w)].holder() != nil {
+			delete(r.free, w)
+		} else if !ok || n.now < n.booted+step {
+			r.free[w] = n.now
+		}
 		if n.parent(w) != nil {
 			r.seen[w] = n.now
 		}
@@ -139,9 +153,9 @@ func (n *node) activations() map[string]*pod {
 // before looks before a pass, and now and then asks a loop without memory.
 func (n *node) before() {
 	r := &n.rules
-	r.active, r.good, r.giving = n.activations(), map[string]int64{}, map[string]bool{}
+	r.active, r.was, r.giving = n.activations(), map[string]store.State{}, map[string]bool{}
 	for _, w := range n.daemon.store.Workloads() {
-		r.good[w.Key.Workload] = w.State.KnownGood
+		r.was[w.Key.Workload] = w.State
 		r.giving[w.Key.Workload] = n.open(w.State.Handoff)
 	}
 	r.opinion, n.reads = nil, -len(workloads) // the race is for the pass itself
@@ -165,8 +179,9 @@ func (n *node) after() {
 		case was != nil && is != nil && was.activation() != is.activation():
 			n.mayReplace(was)
 		}
-		if was == nil && is != nil || was != nil && is != nil && was.activation() != is.activation() {
+		if is != nil && (was == nil || was.activation() != is.activation()) {
 			n.ordered("start " + w)
+			n.mayBeOld(is)
 		}
 		if was != nil && is == nil {
 			n.ordered("hand over " + w)
@@ -184,10 +199,11 @@ func (n *node) ordered(what string) { n.rules.ordered[what] = n.now }
 // mayStart: without a lock two would run side by side.
 func (n *node) mayStart(w string) {
 	r := &n.rules
-	if w == server {
-		if h := n.locks[lockPath].holder(); h != nil && h.container.pod.role() == "parent" && !n.rollingBack(w) {
+	if lock := lockOf(w); lock != "" {
+		if h := n.locks[lock].holder(); h != nil && h.container.pod.role() == "parent" && !n.rollingBack(w) {
 			n.broken("a checkpoint of %s was started while the parent holds the lock", w)
 		}
+		n.maySkip(w)
 		return
 	}
 	if r.giving[w] {
@@ -201,19 +217,46 @@ func (n *node) mayStart(w string) {
 	}
 }
 
+// maySkip: a start waits for the server, as long as that may help.
+func (n *node) maySkip(w string) {
+	since, free := n.rules.free[w]
+	if w != server && free && !n.rules.giving[w] && n.away() && n.now-since < 28*time.Second {
+		n.broken("a checkpoint of %s was started %s after its lock fell free, and the API server does not answer", w, n.now-since)
+	}
+}
+
+// away tells whether the API server has been away for so long that the daemon knows.
+func (n *node) away() bool { return n.now-n.rules.up > n.asking(lag) }
+
+// mayBeOld: beside a parent that stands in line, only its own version starts, unless
+// it has failed.
+func (n *node) mayBeOld(started *pod) {
+	f := n.locks[lockOf(started.workload)]
+	if f == nil || n.raced {
+		return
+	}
+	record, _ := n.daemon.store.Workload(store.Key{Namespace: namespace, Workload: started.workload})
+	for _, p := range f.queue {
+		parent := p.container.pod
+		saved := slices.ContainsFunc(record.Generations, func(g store.Generation) bool { return g.Source.PodUID == string(parent.UID) })
+		failed := n.rollingBack(started.workload) || record.State.FailedParent == string(parent.UID)
+		if parent.role() == "parent" && parent.version > started.version && saved && !failed {
+			n.broken("version %d of %s was started beside a parent of version %d", started.version, started.workload, parent.version)
+		}
+	}
+}
+
 // mayRemove: the kubelet obeys, and the parent is there.
 func (n *node) mayRemove(w string) {
 	r := &n.rules
-	if w != server {
+	if lockOf(w) == "" {
 		seen, ok := r.seen[w]
 		if !ok || n.now-seen > lag {
 			n.broken("the manifest of %s was removed, and there is no parent", w)
-		} else if len(n.containers(w, "checkpoint")) > 0 {
-			n.mayHandOver(n.containers(w, "checkpoint")[0], n.parent(w))
 		}
 		return
 	}
-	f := n.locks[lockPath]
+	f := n.locks[lockOf(w)]
 	if n.raced || f != nil && len(f.queue) > 0 && f.queue[0].container.pod.role() == "parent" {
 		return
 	}
@@ -222,22 +265,26 @@ func (n *node) mayRemove(w string) {
 	}
 	if f == nil || len(f.queue) < 2 || f.queue[1].container.pod.role() != "parent" {
 		n.broken("the manifest of %s was removed, and the parent is not next", w)
-		return
 	}
-	n.mayHandOver(f.queue[0].container, f.queue[1].container.pod)
 }
 
 // mayHandOver: a parent that fails again and again takes its checkpoint down
-// once per backoff, not each time that it is restarted.
+// once per backoff, which grows, not each time that it is restarted.
 func (n *node) mayHandOver(checkpoint *container, parent *pod) {
-	if parent == nil || checkpoint.process == nil || checkpoint.process.dies != 0 {
+	was := n.rules.active[checkpoint.pod.workload]
+	if was == nil || was.UID != checkpoint.pod.UID || parent == nil || checkpoint.process == nil || checkpoint.process.dies != 0 {
 		return // it goes anyway
 	}
-	last, ok := n.rules.handed[string(parent.UID)]
-	if ok && last.boot == n.boot && n.now-last.at < time.Minute {
-		n.broken("the parent of %s failed, and got its next try after %s", parent.workload, n.now-last.at)
+	uid := string(parent.UID)
+	last, ok := n.rules.handed[uid]
+	if !ok || last.boot != n.boot || parent.after && n.rules.down > last.at-20*time.Second { // which explains it
+		n.rules.handed[uid] = handed{n.now, n.boot, 1}
+		return
 	}
-	n.rules.handed[string(parent.UID)] = handed{n.now, n.boot}
+	if wait := min(time.Minute<<(last.times-1), 30*time.Minute); n.now-last.at < wait {
+		n.broken("the parent of %s failed %d times, and got its next try after %s", parent.workload, last.times, n.now-last.at)
+	}
+	n.rules.handed[uid] = handed{n.now, n.boot, last.times + 1}
 }
 
 // mayReplace: only a checkpoint that has failed.
@@ -270,6 +317,8 @@ func (n *node) mayEnd(c *container) {
 		n.broken("the daemon ends %s, whose manifest is there", c)
 	case p.readyAt != 0 && p.flock != nil && (len(p.flock.queue) < 2 || p.flock.queue[1].container.pod.role() != "parent"):
 		n.broken("the daemon ends %s, which is ready, and the parent is not next", c)
+	case p.flock != nil && len(p.flock.queue) > 1:
+		n.mayHandOver(c, p.flock.queue[1].container.pod)
 	}
 }
 
@@ -287,6 +336,8 @@ func (n *node) mayStop(c *container) {
 			n.broken("the daemon stops %s, whose manifest is there", c)
 		} else if p != nil && p.readyAt != 0 && (!ok || n.now-seen > lag) {
 			n.broken("the daemon stops %s, which is ready, and there is no parent", c)
+		} else {
+			n.mayHandOver(c, n.parent(w))
 		}
 	case "parent":
 		ours := p != nil && p.flock != nil && slices.ContainsFunc(p.flock.queue, func(q *process) bool { return q.container.pod.ours })
@@ -344,6 +395,7 @@ func (n *node) records() {
 				}
 			}
 		}
+		n.mayCount(name, w.State)
 		if w.State.KnownGood == 0 {
 			continue
 		}
@@ -351,9 +403,18 @@ func (n *node) records() {
 		switch {
 		case i < 0:
 			n.broken("the known-good generation %d of %s is gone", w.State.KnownGood, name)
-		case w.State.KnownGood != r.good[name]:
+		case w.State.KnownGood != r.was[name].KnownGood:
 			n.mayProve(name, w.Generations[i])
 		}
+	}
+}
+
+// mayCount: what needs the server does not fail while it is away.
+func (n *node) mayCount(w string, is store.State) {
+	was := n.rules.was[w]
+	back := n.open(is.Handoff) && is.Handoff.RollingBack && !(n.open(was.Handoff) && was.Handoff.RollingBack)
+	if n.set(w).after && n.away() && (is.Failures > was.Failures || back) {
+		n.broken("%s is said to have failed, and the API server does not answer", w)
 	}
 }
 
@@ -362,7 +423,7 @@ func (n *node) records() {
 func (n *node) mayProve(w string, g store.Generation) {
 	for _, c := range n.containers(w, "parent") {
 		p := c.process
-		if p == nil || p.serves == 0 || !strings.Contains(string(g.Pod), `"`+string(c.pod.program)+`"`) {
+		if p == nil || p.serves == 0 || !strings.Contains(string(g.Pod), fmt.Sprintf(`"%s","--version=%d"`, c.pod.program, c.pod.version)) {
 			continue
 		}
 		if w == server && n.rules.secrets[g.Payloads["keys"]] != p.key {

@@ -125,15 +125,25 @@ func (n *node) newContainer(s *sandbox) {
 	n.trace.say("runtime: created %s attempt %d", c, attempt)
 }
 
+// patience is how long a client lives without an API server: leader election gives
+// up then.
+const patience = 10 * time.Second
+
 // run lets the programs run for one step.
 func (n *node) run() {
+	up := n.apiUp()
 	for _, c := range n.runtime.containers((*container).live) {
 		if c.state == cri.Created {
 			n.exec(c)
 			continue
 		}
 		p := c.process
+		if up {
+			p.met = n.now
+		}
 		switch {
+		case c.pod.after && p.serves != 0 && n.now-max(p.serves, p.met) > patience:
+			n.kill(c, "failed: no API server")
 		case p.dies != 0 && n.now >= p.dies:
 			n.kill(c, "ended")
 		case p.serves == n.now-step && n.taken(c):
@@ -144,8 +154,9 @@ func (n *node) run() {
 			n.kill(c, "failed")
 		case n.ready(p) && p.readyAt == 0:
 			p.readyAt = n.now
-			delete(n.rules.handed, string(c.pod.UID))
 			n.trace.say("program: %s is ready", c)
+		case p.readyAt != 0 && n.now-p.readyAt == 50*time.Second:
+			delete(n.rules.handed, string(c.pod.UID))
 		case !n.ready(p) && p.readyAt != 0:
 			p.wasReady, p.ceased, p.readyAt = n.now-p.readyAt, n.now, 0
 			n.trace.say("program: %s is not ready any more", c)
@@ -196,6 +207,9 @@ func (n *node) sick(c *container) bool {
 // ready is what the readiness probe would say of a process.
 func (n *node) ready(p *process) bool {
 	c := p.container
+	if c.pod.after && p.met < p.serves {
+		return false
+	}
 	return p.serves != 0 && n.now-p.serves >= p.warmup && (c.pod.program == good && !n.sick(c) || !c.pod.probed)
 }
 
