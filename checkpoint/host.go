@@ -48,6 +48,7 @@ type Host struct {
 	images  *poller[map[string]bool]
 	kubelet *poller[kubelet.View]
 	api     *poller[*api.View]
+	keeper  *keeper
 
 	wants   atomic.Pointer[Wants]
 	first   sync.Once
@@ -85,6 +86,7 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 		runtime: runtime, locks: lock.NewInspector(c.Proc), probes: map[store.Key]*prober{}, ending: map[string]bool{},
 		awaited: map[lock.Process]context.CancelFunc{},
 	}
+	h.keeper = newKeeper(c, server.Token, serviceAccount, log)
 	h.wants.Store(&Wants{})
 	h.pods = newPoller(Clock(h), h.heard, 900*time.Millisecond, c.Poll, inMotion,
 		func(ctx context.Context) ([]cri.Pod, error) { return runtime.Pods(ctx, c.Namespaces...) })
@@ -107,6 +109,7 @@ func (h *Host) Run(ctx context.Context, pass func(ctx context.Context, wake <-ch
 	h.group.Go(func() error { return h.images.run(h.ctx) })
 	h.group.Go(func() error { return h.kubelet.run(h.ctx) })
 	h.group.Go(func() error { return h.api.run(h.ctx) })
+	h.group.Go(func() error { return h.keeper.run(h.ctx) })
 	h.group.Go(func() error { return h.hearRuntime(h.ctx) })
 	h.group.Go(func() error { return h.hearDirectory(h.ctx) })
 	h.group.Go(func() error { return pass(h.ctx, h.wake) })
@@ -154,6 +157,9 @@ func (h *Host) Ready(workload store.Key, holder string) Answer[bool] {
 	return p.ready(holder)
 }
 
+// Credentials is where those of the static copy stand; nil: there are none.
+func (h *Host) Credentials() *Credentials { return h.keeper.credentials() }
+
 // Want tells the sources what the last pass is interested in. The first call
 // waits a moment for the first answers.
 func (h *Host) Want(w Wants) {
@@ -164,6 +170,7 @@ func (h *Host) Want(w Wants) {
 	h.pods.press(w.Hurry)
 	h.kubelet.press(w.Hurry)
 	h.api.press(w.Hurry)
+	h.keeper.serve(w.Account)
 	h.hearProcesses(w.Processes)
 	h.mu.Lock()
 	for key, p := range h.probes {

@@ -35,9 +35,11 @@ type Parts struct {
 	Effects   Effects
 	Store     *store.Store
 	Manifests *kubelet.Manifests
-	Held      func() bool   // whether this copy has the writer's lock; nil: it has
-	NewID     func() string // nil: random
-	Log       *slog.Logger  // nil: silent
+	Held      func() bool // whether this copy has the writer's lock; nil: it has
+	// Credentials are those of the static copy, where they stand; nil: nobody keeps them.
+	Credentials func() *Credentials
+	NewID       func() string // nil: random
+	Log         *slog.Logger  // nil: silent
 }
 
 // Loop observes, decides and applies, pass after pass. One goroutine runs it;
@@ -58,6 +60,7 @@ type Loop struct {
 	events []Event
 	tidied time.Duration
 	copy   ownCopy
+	kept   func() *Credentials
 	status atomic.Pointer[Status]
 }
 
@@ -85,11 +88,14 @@ func New(c Config, p Parts) *Loop {
 	if p.Held == nil {
 		p.Held = func() bool { return true }
 	}
+	if p.Credentials == nil {
+		p.Credentials = func() *Credentials { return nil }
+	}
 	if p.Log == nil {
 		p.Log = slog.New(slog.DiscardHandler)
 	}
 	l := &Loop{
-		config: c, clock: p.Clock, sources: p.Sources, store: p.Store, held: p.Held, log: p.Log,
+		config: c, clock: p.Clock, sources: p.Sources, store: p.Store, held: p.Held, kept: p.Credentials, log: p.Log,
 		last: map[store.Key]*memory{},
 		observer: observer{
 			config: c, clock: p.Clock, sources: p.Sources, store: p.Store, manifests: p.Manifests,
@@ -169,6 +175,8 @@ func (l *Loop) Pass(ctx context.Context) (motion bool) {
 	l.arbitrate(s, status)
 	l.identify(s)
 	l.keepCopy(ctx, s, status)
+	wants.Account = s.account()
+	l.tellCredentials(status)
 	l.tidy(ctx, s, motion)
 	wants.Hurry = motion
 	l.sources.Want(wants)

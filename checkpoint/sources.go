@@ -47,6 +47,8 @@ type Wants struct {
 	Probes map[store.Key]Question
 	// Processes are those whose end ought to be heard of at once.
 	Processes []lock.Process
+	// Account is the one whose credentials are to be kept on disk; nil: none.
+	Account *Account
 }
 
 // Question is a readiness probe, and who holds the lock while it is asked.

@@ -18,9 +18,10 @@ type Status struct {
 	Sources   []SourceStatus   `json:"sources"`
 	Workloads []WorkloadStatus `json:"workloads"`
 	// StaticCopy is where the daemon's own manifest stands; "": this daemon keeps none.
-	StaticCopy string   `json:"staticCopy,omitempty"`
-	Problems   []string `json:"problems,omitempty"`
-	Events     []Event  `json:"events,omitempty"`
+	StaticCopy  string       `json:"staticCopy,omitempty"`
+	Credentials *Credentials `json:"credentials,omitempty"` // with which it asks the API server
+	Problems    []string     `json:"problems,omitempty"`
+	Events      []Event      `json:"events,omitempty"`
 }
 
 // SourceStatus tells whether a source is Known, and why not.

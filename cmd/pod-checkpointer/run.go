@@ -116,7 +116,7 @@ func (d *daemon) lead(ctx context.Context) error {
 	}
 	loop := checkpoint.New(c, checkpoint.Parts{
 		Clock: host, Sources: host, Effects: host, Log: d.log,
-		Store: disk, Manifests: manifests, Held: held,
+		Store: disk, Manifests: manifests, Held: held, Credentials: host.Credentials,
 	})
 	d.health.Leads(loop.Status)
 	d.log.Info("leading", "took", time.Since(d.turn).String())
