@@ -62,7 +62,7 @@ func (l *Lab) configure(certs *pki) error {
 	for path, text := range map[string]string{
 		"cni/net.d/10-lab.conflist": cniConfig(),
 		"containerd/config.toml":    containerdConfig(l.options.Containerd),
-		"kubernetes/kubelet.yaml":   kubeletConfig(l.cgroups().root),
+		"kubernetes/kubelet.yaml":   kubeletConfig(l.cgroups().root, l.options.MaxPods),
 	} {
 		path = filepath.Join(etc, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

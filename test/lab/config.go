@@ -18,7 +18,7 @@ const (
 // makeIPTablesUtilChains, which leaves netfilter alone; the thresholds, since
 // the node's disk is a folder of a machine whose fill is not the lab's matter;
 // readOnlyPort, whose /pods tests look at.
-func kubeletConfig(cgroupRoot string) string {
+func kubeletConfig(cgroupRoot string, maxPods int) string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: 0.0.0.0
@@ -36,6 +36,7 @@ imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 logging: {verbosity: 2}
 makeIPTablesUtilChains: false
+maxPods: %d
 nodeStatusUpdateFrequency: 4s
 readOnlyPort: 10255
 registerNode: true
@@ -43,7 +44,7 @@ resolvConf: /etc/resolv.conf
 staticPodPath: /etc/kubernetes/manifests
 tlsCertFile: /etc/kubernetes/pki/kubelet-server.crt
 tlsPrivateKeyFile: /etc/kubernetes/pki/kubelet-server.key
-`, cgroupRoot, criSocket)
+`, cgroupRoot, criSocket, maxPods)
 }
 
 // cniConfig gives pods that are not on the host's network an address each. What

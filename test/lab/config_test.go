@@ -15,8 +15,9 @@ import (
 
 func TestConfigurationIsWellFormed(t *testing.T) {
 	var kubelet map[string]any
-	require.NoError(t, yaml.UnmarshalStrict([]byte(kubeletConfig("/podckpt-x")), &kubelet))
+	require.NoError(t, yaml.UnmarshalStrict([]byte(kubeletConfig("/podckpt-x", 500)), &kubelet))
 	require.Equal(t, "/podckpt-x", kubelet["cgroupRoot"])
+	require.EqualValues(t, 500, kubelet["maxPods"])
 	require.Equal(t, map[string]any{
 		"memory.available": "10Mi", "nodefs.available": "1%", "imagefs.available": "1%", "nodefs.inodesFree": "1%",
 	}, kubelet["evictionHard"])
@@ -37,10 +38,11 @@ func TestRuntimeIsConfiguredInItsOwnVersionsTerms(t *testing.T) {
 }
 
 func TestOptionsNameEverythingWrong(t *testing.T) {
-	_, err := Options{Name: "UP", Node: "a/b", Grace: 1500 * time.Millisecond}.withDefaults()
+	_, err := Options{Name: "UP", Node: "a/b", Grace: 1500 * time.Millisecond, MaxPods: -1}.withDefaults()
 	require.ErrorContains(t, err, `name must be lower-case letters, digits and dashes, at most 32, not "UP"`)
 	require.ErrorContains(t, err, `not "a/b"`)
 	require.ErrorContains(t, err, "grace must be whole seconds, not 1.5s")
+	require.ErrorContains(t, err, "pods must be above 0, not -1")
 
 	_, err = Options{Kubernetes: "v1.0.0", Containerd: "3"}.withDefaults()
 	require.ErrorContains(t, err, `kubernetes must be v1.37.2 or v1.34.4, not "v1.0.0"`)
@@ -57,6 +59,7 @@ func TestOptionsNameEverythingWrong(t *testing.T) {
 	require.Equal(t, "/elsewhere/pod-checkpointer", o.Cache)
 	require.Equal(t, "lab", o.Name)
 	require.Equal(t, "v1.37.2 2.4.2", o.Kubernetes+" "+o.Containerd)
+	require.Equal(t, 110, o.MaxPods)
 	o.Say("heard by nobody")
 }
 

@@ -44,6 +44,8 @@ type Options struct {
 	// Grace replaces the API server's terminationGracePeriodSeconds. Whole
 	// seconds; 0: as in the manifest.
 	Grace time.Duration
+	// MaxPods is how many pods the kubelet takes. Default 110, as the kubelet's own.
+	MaxPods int
 	// Say is told what is being done, a line at a time. Nil: nobody is.
 	Say func(line string) `json:"-"`
 }
@@ -87,6 +89,12 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Grace < 0 || o.Grace%time.Second != 0 {
 		errs = append(errs, fmt.Errorf("grace must be whole seconds, not %s", o.Grace))
+	}
+	if o.MaxPods == 0 {
+		o.MaxPods = 110
+	}
+	if o.MaxPods < 0 {
+		errs = append(errs, fmt.Errorf("pods must be above 0, not %d", o.MaxPods))
 	}
 	if o.Cache == "" {
 		dir, err := defaultCache()
