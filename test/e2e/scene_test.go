@@ -97,9 +97,13 @@ func steady(s sight) bool {
 }
 
 // restless are those parts of the control plane of which the daemon does not say
-// that they are protected and known to be good.
+// that they are protected and known to be good, and the daemon itself where it is
+// not led by its pod from the API, with its static copy in place.
 func (s sight) restless() []string {
 	var out []string
+	if s.status == nil || s.status.StaticCopy != "up to date" {
+		out = append(out, "the daemon's static copy")
+	}
 	for _, name := range controlPlane {
 		w := s.workload("kube-system/" + name)
 		if w.State != checkpoint.Protected || w.Activation != "" || w.KnownGood == 0 || w.KnownGood != w.Generation {

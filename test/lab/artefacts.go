@@ -100,14 +100,21 @@ func (a artefacts) images() ([]image, error) {
 // daemonImage is named for what is in it, so that a changed daemon is never
 // taken for the one that the node has.
 func (a artefacts) daemonImage() (image, error) {
-	digest, err := fileDigest(a.PodCheckpointer)
-	if err != nil {
-		return image{}, err
+	var img image
+	var digests []string
+	for _, from := range []string{a.PodCheckpointer, a.LockExec} {
+		digest, err := fileDigest(from)
+		if err != nil {
+			return image{}, err
+		}
+		digests = append(digests, digest)
 	}
-	return image{
-		Ref:   "lab.local/pod-checkpointer:" + digest[:12],
-		Files: []imageFile{{Path: "/usr/local/bin/pod-checkpointer", From: a.PodCheckpointer}},
-	}, nil
+	img.Ref = "lab.local/pod-checkpointer:" + keyOf(digests...)
+	img.Files = []imageFile{
+		{Path: "/usr/local/bin/pod-checkpointer", From: a.PodCheckpointer},
+		{Path: "/usr/local/bin/lock-exec", From: a.LockExec},
+	}
+	return img, nil
 }
 
 // storeKey names a store of images by all that is in it and what made it.

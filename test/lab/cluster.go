@@ -49,16 +49,12 @@ func (l *Lab) bringUp(ctx context.Context) error {
 	if l.options.NoDaemon {
 		return nil
 	}
-	return l.timed("pod-checkpointer has saved the control plane", func() error { return l.startDaemon(ctx) })
+	return l.timed("pod-checkpointer protects the control plane", func() error { return l.awaitProtected(ctx) })
 }
 
 // configure writes everything that the node's components read.
 func (l *Lab) configure(certs *pki) error {
 	etc := filepath.Join(l.diskDir(), "etc")
-	lockExec := filepath.Join(l.diskDir(), "opt/pod-checkpointer/bin")
-	if err := os.MkdirAll(lockExec, 0o755); err != nil {
-		return err
-	}
 	for path, text := range map[string]string{
 		"cni/net.d/10-lab.conflist": cniConfig(),
 		"containerd/config.toml":    containerdConfig(l.options.Containerd),
@@ -73,7 +69,7 @@ func (l *Lab) configure(certs *pki) error {
 		}
 	}
 	users := map[string]string{}
-	for _, name := range []string{"admin.conf", "kubelet.conf", "pod-checkpointer.conf"} {
+	for _, name := range []string{"admin.conf", "kubelet.conf"} {
 		users[name] = name
 	}
 	// The control plane's own files reach it by Secrets, so that a copy of a pod
@@ -84,7 +80,7 @@ func (l *Lab) configure(certs *pki) error {
 	}
 	errs := []error{
 		certs.write(filepath.Join(etc, "kubernetes"), users), certs.write(filepath.Join(etc, "kubernetes/pki"), pki),
-		copyFile(l.made.LockExec, filepath.Join(lockExec, "lock-exec"), 0o755),
+		os.WriteFile(filepath.Join(l.logDir(), auditPolicy), []byte(auditRules), 0o644),
 	}
 	if l.options.StaticControlPlane {
 		for _, p := range controlPlane {
@@ -94,36 +90,31 @@ func (l *Lab) configure(certs *pki) error {
 	return errors.Join(errs...)
 }
 
-// startDaemon places pod-checkpointer's static pod and waits until it is of
-// use: before it has saved the control plane, a power cut is for good.
-func (l *Lab) startDaemon(ctx context.Context) error {
-	pod, err := l.daemonPod()
-	if err != nil {
-		return err
-	}
-	if err := l.PlaceManifest("pod-checkpointer.yaml", pod); err != nil {
-		return err
-	}
+// awaitProtected waits until the daemon is of use: before it has saved the control
+// plane and has left a copy of itself, a power cut is for good.
+func (l *Lab) awaitProtected(ctx context.Context) error {
 	client := &http.Client{Transport: &http.Transport{DialContext: l.Dial, DisableKeepAlives: true}}
-	saves := !l.options.StaticControlPlane && !slices.Contains(l.options.DaemonFlags, "--dry-run")
+	idle := l.options.StaticControlPlane || slices.Contains(l.options.DaemonFlags, "--dry-run")
 	return poll(ctx, 100*time.Millisecond, func() error {
 		var status struct {
-			Workloads []struct {
-				Workload   string
-				Generation int64
-				Why        string
-			}
+			Workloads []struct{ Workload, State, Why string }
+			Problems  []string
 		}
-		if err := call(ctx, client, http.MethodGet, "http://127.0.0.1:10299/status", nil, &status); err != nil || !saves {
+		if err := call(ctx, client, http.MethodGet, "http://127.0.0.1:10299/status", nil, &status); err != nil || idle {
 			return err
 		}
-		saved := map[string]bool{}
+		protected := map[string]bool{}
 		for _, w := range status.Workloads {
-			saved[w.Workload] = w.Generation > 0
+			protected[w.Workload] = w.State == "Protected"
 		}
 		for _, p := range controlPlane {
-			if !saved[systemSpace+"/"+p.name] {
-				return fmt.Errorf("it has not saved %s: %+v", p.name, status.Workloads)
+			if !protected[systemSpace+"/"+p.name] {
+				return fmt.Errorf("%s is not protected: %+v", p.name, status)
+			}
+		}
+		for _, path := range []string{"/etc/kubernetes/manifests/pod-checkpointer.json", "/var/lib/pod-checkpointer/kubeconfig"} {
+			if _, err := os.Stat(filepath.Join(l.diskDir(), path)); err != nil {
+				return fmt.Errorf("%w: %+v", err, status)
 			}
 		}
 		return nil

@@ -7,16 +7,17 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/pod-checkpointer/pod-checkpointer/lock"
 	"github.com/pod-checkpointer/pod-checkpointer/test/lab/node"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 const (
-	lockDir = "/run/lock/pod-checkpointer"
+	lockDir  = "/run/lock/pod-checkpointer"
+	lockExec = "/opt/pod-checkpointer/bin/lock-exec"
 	// tempDir has what the programs read that run until the pods take over. It
 	// is gone with the first power cut.
 	tempDir = "/run/lab"
@@ -44,7 +45,10 @@ func (l *Lab) startStatic(ctx context.Context, certs *pki) error {
 	if err := l.timed("static API server is ready", func() error { return l.AwaitReady(ctx) }); err != nil {
 		return err
 	}
-	return l.timed("objects made, node registered", func() error { return l.apply(ctx, certs) })
+	if err := l.timed("objects made, node registered", func() error { return l.apply(ctx, certs) }); err != nil {
+		return err
+	}
+	return l.startDaemon(ctx)
 }
 
 // startSelfHosted starts a cluster whose control plane is DaemonSets, by way of
@@ -66,13 +70,15 @@ func (l *Lab) startSelfHosted(ctx context.Context, certs *pki) error {
 	if err := l.timed("objects made, node registered", func() error { return l.apply(ctx, certs) }); err != nil {
 		return err
 	}
-	kind := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}
+	if err := l.startDaemon(ctx); err != nil {
+		return err
+	}
 	for _, p := range controlPlane {
 		set, err := l.daemonSet(p)
 		if err != nil {
 			return err
 		}
-		if err := l.create(ctx, kind, systemSpace, set); err != nil {
+		if err := l.create(ctx, daemonSets, systemSpace, set); err != nil {
 			return err
 		}
 	}
@@ -80,6 +86,15 @@ func (l *Lab) startSelfHosted(ctx context.Context, certs *pki) error {
 		return err
 	}
 	return l.timed("self-hosted control plane serves", func() error { return l.handOver(ctx) })
+}
+
+// startDaemon starts pod-checkpointer, without which nothing that starts through
+// lock-exec could.
+func (l *Lab) startDaemon(ctx context.Context) error {
+	if l.options.NoDaemon {
+		return copyFile(l.made.LockExec, filepath.Join(l.diskDir(), lockExec), 0o755)
+	}
+	return l.timed("pod-checkpointer has installed lock-exec", func() error { return l.applyDaemon(ctx) })
 }
 
 // startRuntime starts containerd and gives it the daemon's image.

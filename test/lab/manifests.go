@@ -20,11 +20,11 @@ import (
 
 // The lab runs the files of manifests/ as they are, except for what is said here:
 //
+//   - base: the image is the lab's own; Options.DaemonFlags are added to the
+//     daemon's command.
 //   - control-plane: the images are the lab's own; the API server's grace is
-//     Options.Grace where that is set; its clients get the flags below.
-//   - pod-checkpointer.yaml: the image is the lab's own; Options.DaemonFlags are
-//     added to the command.
-//   - base/rbac.yaml: nothing.
+//     Options.Grace where that is set, and it keeps an audit log; its clients get
+//     the flags below.
 //
 // Of control-plane it also derives the programs that run while there are no pods
 // yet, and the plain static pods.
@@ -54,7 +54,7 @@ var election = []string{
 
 var controlPlane = []part{
 	{
-		name: apiServer, health: apiURL + "/readyz",
+		name: apiServer, health: apiURL + "/readyz", flags: auditFlags,
 		files: map[string]string{
 			"apiserver-kubelet-client.crt": "apiserver-kubelet-client.crt",
 			"apiserver-kubelet-client.key": "apiserver-kubelet-client.key",
@@ -102,9 +102,17 @@ func (l *Lab) daemonSet(p part) (*appsv1.DaemonSet, error) {
 	container := &spec.Containers[0]
 	container.Image = img.Ref
 	container.Command = append(container.Command, p.flags...)
-	if seconds := int64(l.options.Grace.Seconds()); seconds != 0 && p.name == apiServer {
+	if p.name != apiServer {
+		return set, nil
+	}
+	if seconds := int64(l.options.Grace.Seconds()); seconds != 0 {
 		spec.TerminationGracePeriodSeconds = &seconds
 	}
+	directory := corev1.HostPathDirectory
+	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "logs", VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: nodeLogs, Type: &directory},
+	}})
+	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "logs", MountPath: nodeLogs})
 	return set, nil
 }
 
@@ -134,28 +142,36 @@ func plainStaticPod(set *appsv1.DaemonSet) *corev1.Pod {
 	spec.Priority = &priority
 	container.Command = container.Command[slices.Index(container.Command, "--")+1:]
 	container.ReadinessProbe, container.LivenessProbe = nil, nil
+	ours := func(volume string) bool { return volume == "bin" || volume == "lock" }
+	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool { return ours(v.Name) })
+	container.VolumeMounts = slices.DeleteFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return ours(m.Name) })
 	directory := corev1.HostPathDirectory
-	spec.Volumes = []corev1.Volume{{Name: "secrets", VolumeSource: corev1.VolumeSource{
-		HostPath: &corev1.HostPathVolumeSource{Path: staticSecrets + "/" + set.Name, Type: &directory},
-	}}}
-	container.VolumeMounts = []corev1.VolumeMount{{Name: "secrets", MountPath: secretsMount, ReadOnly: true}}
+	for i := range spec.Volumes {
+		if v := &spec.Volumes[i]; v.Secret != nil {
+			v.VolumeSource = corev1.VolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: staticSecrets + "/" + set.Name, Type: &directory},
+			}
+		}
+	}
 	return pod
 }
 
-// daemonPod is pod-checkpointer's static pod.
-func (l *Lab) daemonPod() (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
-	if err := l.manifest("pod-checkpointer.yaml", pod); err != nil {
+// daemon is pod-checkpointer's DaemonSet.
+func (l *Lab) daemon() (*appsv1.DaemonSet, error) {
+	set := &appsv1.DaemonSet{}
+	if err := l.manifest("base/daemonset.yaml", set); err != nil {
 		return nil, err
 	}
 	img, err := l.made.daemonImage()
 	if err != nil {
 		return nil, err
 	}
-	container := &pod.Spec.Containers[0]
+	spec := &set.Spec.Template.Spec
+	spec.InitContainers[0].Image = img.Ref
+	container := &spec.Containers[0]
 	container.Image = img.Ref
 	container.Command = append(container.Command, l.options.DaemonFlags...)
-	return pod, nil
+	return set, nil
 }
 
 // objects are those of a file with several.

@@ -20,9 +20,10 @@ func sample(t *testing.T, o Options) *Lab {
 	o, err := o.withDefaults()
 	require.NoError(t, err)
 	l := newLab(o)
-	l.made = artefacts{Checkout: "../..", Kubernetes: t.TempDir(), Version: "v1.2.3", PodCheckpointer: filepath.Join(t.TempDir(), "p")}
+	l.made = artefacts{Checkout: "../..", Kubernetes: t.TempDir(), Version: "v1.2.3", PodCheckpointer: filepath.Join(t.TempDir(), "p"), LockExec: filepath.Join(t.TempDir(), "l")}
 	require.NoError(t, os.WriteFile(filepath.Join(l.made.Kubernetes, "kubernetes"), nil, 0o700))
 	require.NoError(t, os.WriteFile(l.made.PodCheckpointer, nil, 0o700))
+	require.NoError(t, os.WriteFile(l.made.LockExec, []byte("another"), 0o700))
 	for _, part := range kubernetesParts {
 		require.NoError(t, os.Symlink("kubernetes", filepath.Join(l.made.Kubernetes, part)))
 	}
@@ -93,22 +94,43 @@ func TestPlainStaticPodNeedsNothingOfOurs(t *testing.T) {
 		require.Nil(t, container.ReadinessProbe)
 		require.Nil(t, container.LivenessProbe)
 		requireStatic(t, pod)
-		require.Len(t, pod.Spec.Volumes, 1)
+		require.Equal(t, staticSecrets+"/"+p.name, pod.Spec.Volumes[0].HostPath.Path)
+		for _, v := range pod.Spec.Volumes {
+			require.NotContains(t, v.HostPath.Path, "pod-checkpointer")
+		}
+		require.Len(t, container.VolumeMounts, len(pod.Spec.Volumes))
 		require.NotNil(t, set.Spec.Template.Spec.Containers[0].ReadinessProbe, "the DaemonSet is left as it was")
 	}
 }
 
-func TestDaemonPodIsTheManifestWithMoreFlags(t *testing.T) {
+func TestDaemonIsTheManifestWithMoreFlags(t *testing.T) {
 	l := sample(t, Options{DaemonFlags: []string{"--poll=2s"}})
-	pod, err := l.daemonPod()
+	set, err := l.daemon()
 	require.NoError(t, err)
-	requireStatic(t, pod)
-	container := pod.Spec.Containers[0]
-	require.Equal(t, []string{"pod-checkpointer", "run"}, container.Command[:2])
-	require.Equal(t, "--poll=2s", container.Command[len(container.Command)-1])
 	img, err := l.made.daemonImage()
 	require.NoError(t, err)
+	spec := set.Spec.Template.Spec
+	require.Equal(t, []string{"pod-checkpointer", "install"}, spec.InitContainers[0].Command)
+	require.Equal(t, img.Ref, spec.InitContainers[0].Image)
+	container := spec.Containers[0]
+	require.Equal(t, []string{"pod-checkpointer", "run"}, container.Command[:2])
+	require.Equal(t, "--poll=2s", container.Command[len(container.Command)-1])
 	require.Equal(t, img.Ref, container.Image)
+	require.Empty(t, container.Ports, "two on the host's network would refuse each other")
+}
+
+func TestDaemonsImageIsNamedForBothItsPrograms(t *testing.T) {
+	l := sample(t, Options{})
+	before, err := l.made.daemonImage()
+	require.NoError(t, err)
+	require.Len(t, before.Files, 2)
+	for _, file := range []string{l.made.PodCheckpointer, l.made.LockExec} {
+		require.NoError(t, os.WriteFile(file, []byte("changed"), 0o700))
+		after, err := l.made.daemonImage()
+		require.NoError(t, err)
+		require.NotEqual(t, before.Ref, after.Ref)
+		before = after
+	}
 }
 
 // requireStatic checks what the kubelet asks of a pod from a file
@@ -140,6 +162,7 @@ func TestObjectsGoWhereTheAPIServerKeepsThem(t *testing.T) {
 		paths = append(paths, collection(o.GroupVersionKind(), o.GetNamespace()))
 	}
 	require.Equal(t, []string{
+		"/api/v1/namespaces/kube-system/serviceaccounts",
 		"/apis/rbac.authorization.k8s.io/v1/clusterroles",
 		"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
 		"/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/roles",
@@ -151,13 +174,31 @@ func TestObjectsGoWhereTheAPIServerKeepsThem(t *testing.T) {
 func TestPlaceManifestLeavesNoTemporaryFile(t *testing.T) {
 	l := sample(t, Options{})
 	require.NoError(t, l.makeDisk())
-	pod, err := l.daemonPod()
-	require.NoError(t, err)
-	require.NoError(t, l.PlaceManifest("p.yaml", pod))
+	require.NoError(t, l.PlaceManifest("p.yaml", &corev1.Pod{}))
 	dir, err := l.NodePath("/etc/kubernetes/manifests")
 	require.NoError(t, err)
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 	require.Equal(t, "p.yaml", entries[0].Name())
+}
+
+// TestKustomizationsNameEveryFile: what the lab reads file by file is what a user applies.
+func TestKustomizationsNameEveryFile(t *testing.T) {
+	l := sample(t, Options{})
+	for dir, want := range map[string][]string{"base": nil, "control-plane": {"../base"}} {
+		var found struct {
+			APIVersion, Kind string
+			Resources        []string
+		}
+		require.NoError(t, l.manifest(dir+"/kustomization.yaml", &found))
+		files, err := filepath.Glob(filepath.Join(l.made.Checkout, "manifests", dir, "*.yaml"))
+		require.NoError(t, err)
+		for _, file := range files {
+			if name := filepath.Base(file); name != "kustomization.yaml" {
+				want = append(want, name)
+			}
+		}
+		require.ElementsMatch(t, want, found.Resources)
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,15 +25,6 @@ func (l *Lab) apply(ctx context.Context, certs *pki) error {
 			return err
 		}
 	}
-	objects, err := l.objects("base/rbac.yaml")
-	if err != nil {
-		return err
-	}
-	for _, object := range objects {
-		if err := l.create(ctx, object.GroupVersionKind(), object.GetNamespace(), object); err != nil {
-			return err
-		}
-	}
 	// What an installer does: a kubelet may not give itself this label.
 	label := map[string]any{"metadata": map[string]any{"labels": map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
 	if err := l.retry(ctx, http.MethodPatch, "/api/v1/nodes/"+l.options.Node, label, nil); err != nil {
@@ -43,6 +36,32 @@ func (l *Lab) apply(ctx context.Context, certs *pki) error {
 	}
 	return nil
 }
+
+// applyDaemon makes pod-checkpointer, and waits until it has put lock-exec on the node.
+func (l *Lab) applyDaemon(ctx context.Context) error {
+	objects, err := l.objects("base/rbac.yaml")
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := l.create(ctx, object.GroupVersionKind(), object.GetNamespace(), object); err != nil {
+			return err
+		}
+	}
+	set, err := l.daemon()
+	if err != nil {
+		return err
+	}
+	if err := l.create(ctx, daemonSets, systemSpace, set); err != nil {
+		return err
+	}
+	return poll(ctx, 50*time.Millisecond, func() error {
+		_, err := os.Stat(filepath.Join(l.diskDir(), lockExec))
+		return err
+	})
+}
+
+var daemonSets = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}
 
 // create makes an object, over and over until its namespace is there.
 func (l *Lab) create(ctx context.Context, kind schema.GroupVersionKind, namespace string, object any) error {

@@ -64,7 +64,6 @@ func newPKI(node string, ip net.IP) (*pki, error) {
 		"kubelet":                 {user: "system:node:" + node, group: "system:nodes"},
 		"kube-controller-manager": {user: "system:kube-controller-manager"},
 		"kube-scheduler":          {user: "system:kube-scheduler"},
-		"pod-checkpointer":        {user: "pod-checkpointer"},
 	}
 	servers := map[string]subject{
 		"apiserver": {user: "kube-apiserver", ips: []net.IP{loopback, ip, net.IPv4(10, 96, 0, 1)}, names: []string{
