@@ -15,11 +15,12 @@ import (
 // Hints make a pass come early, or a source be asked early. None is ever taken for a
 // fact, and none is relied on. What it costs when one is lost:
 //
-//   - the end of a process that holds a lock or waits: a beat, since each pass reads
-//     the lock table, and from then on the runtime is asked ten times a second;
-//   - an event of the runtime: the runtime is asked at each beat, and ten times a second
-//     while something is in motion;
-//   - a change in the static pod directory: a beat, since each pass reads it;
+//   - the end of a process that holds a lock or waits: a beat, since the lock table is
+//     read at each, and from then on the runtime is asked ten times a second;
+//   - an event of the runtime: three beats at rest, and a tenth of a second while
+//     something is in motion. No start that is due at once waits for it, because such a one has a
+//     lock, whose table is read at each beat;
+//   - a change in the static pod directory: a beat, or five at rest, since each pass reads it;
 //   - the end of the kubelet: what it said is up to kubeletRest old, and is asked for
 //     anew as soon as something is in motion;
 //   - a change at the API server: an Await that is silent is found out within 45 seconds.
@@ -28,10 +29,20 @@ const (
 	again = time.Second
 	// against is the same where the runtime has no such thing: it may be replaced.
 	against = time.Minute
+	// imagesRest is how often the runtime is asked for the images that starts would need.
+	imagesRest = 5 * time.Minute
 	// kubeletRest is how often a synced kubelet is asked that keeps its connection: it
 	// stays synced for as long as it lives.
 	kubeletRest = 30 * time.Second
 )
+
+// podsRest is how often the runtime is asked at rest: every three beats, unless they
+// are long.
+func podsRest(beat time.Duration) time.Duration { return max(beat, min(3*beat, 3*time.Second)) }
+
+// calmBeat is the time between two passes while all is calm: every five beats, unless
+// they are long. The lock table is looked at in each beat all the same.
+func calmBeat(beat time.Duration) time.Duration { return max(beat, min(5*beat, 5*time.Second)) }
 
 // hint wakes the loop for a pass at once.
 func (h *Host) hint() {
@@ -41,9 +52,9 @@ func (h *Host) hint() {
 	}
 }
 
-// heard wakes the loop where it waits for an answer. At rest it is the beat that counts.
-func (h *Host) heard(hinted bool) {
-	if hinted || h.wants.Load().Hurry {
+// heard wakes the loop where an answer is news, or waited for. Else the beat counts.
+func (h *Host) heard(news bool) {
+	if news || h.wants.Load().Hurry {
 		h.hint()
 	}
 }
@@ -63,6 +74,22 @@ func (h *Host) hearRuntime(ctx context.Context) error {
 		}
 		wait(ctx, pause)
 		h.pods.poke()
+	}
+	return nil
+}
+
+// hearLocks wakes the loop where a lock has moved since the last beat. While something
+// is in motion the passes see to that.
+func (h *Host) hearLocks(ctx context.Context) error {
+	for ctx.Err() == nil {
+		wait(ctx, h.config.Poll)
+		if h.wants.Load().Hurry {
+			continue
+		}
+		if moved, err := h.locks.Moved(); moved || err != nil {
+			h.pods.chase()
+			h.hint()
+		}
 	}
 	return nil
 }

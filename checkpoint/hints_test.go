@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -137,10 +138,16 @@ func TestAManifestWakes(t *testing.T) {
 	}
 }
 
-// sleeper is a process that holds a lock until it is told to end.
 func sleeper(t *testing.T) lock.Process {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "x.lock")
+	process, _ := locker(t)
+	return process
+}
+
+// locker is a process that holds the lock at path until it is told to end.
+func locker(t *testing.T) (process lock.Process, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "x.lock")
 	c := exec.Command("flock", "--no-fork", path, "sleep", "1000")
 	require.NoError(t, c.Start())
 	ended := make(chan struct{})
@@ -158,5 +165,59 @@ func sleeper(t *testing.T) lock.Process {
 		state, err = lock.Inspect("/proc", path)
 		return err == nil && state.Holder != nil
 	}, soon, time.Millisecond)
-	return *state.Holder
+	return *state.Holder, path
+}
+
+// The table is looked at in each beat, so that it takes no hint to see who holds a lock.
+func TestALockThatMovesWakesAtTheBeat(t *testing.T) {
+	h, _, wake := hinted(t, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return h.Pods().At != 0 }, soon, time.Millisecond)
+	process, path := locker(t)
+	state, err := h.Lock(path)
+	require.NoError(t, err)
+	require.Equal(t, process, *state.Holder)
+	for len(wake) > 0 {
+		<-wake
+	}
+	require.NoError(t, exec.Command("kill", strconv.Itoa(process.PID)).Run())
+	select {
+	case <-wake:
+	case <-time.After(soon):
+		t.Fatal("not woken")
+	}
+}
+
+// While all is calm the passes are rare, and anything that is not makes them come.
+func TestCalmIsAProvedParentThatServes(t *testing.T) {
+	n := newNode(t)
+	n.save(parent(t, "parent"))
+	n.locks("parent")
+	n.lists(parent(t, "parent"))
+	n.sources.ready["c-parent"] = said[bool]{value: true}
+	l := n.loop(io.Discard)
+	n.pass(l)
+	require.False(t, l.calm, "its generation is not proved yet")
+	for range 61 {
+		n.pass(l)
+	}
+	n.pass(l)
+	require.True(t, l.calm, "%+v", l.Status().Workloads)
+	ready := n.sources.ready["c-parent"]
+	n.sources.ready["c-parent"] = said[bool]{}
+	n.pass(l)
+	require.False(t, l.calm, "it is not ready")
+	n.sources.ready["c-parent"] = ready
+	n.pass(l)
+	require.True(t, l.calm)
+	n.locks("")
+	n.pass(l)
+	require.False(t, l.calm, "nobody serves")
+}
+
+func TestCalmBeat(t *testing.T) {
+	for beat, want := range map[time.Duration]time.Duration{
+		100 * time.Millisecond: 500 * time.Millisecond, time.Second: 5 * time.Second, 10 * time.Second: 10 * time.Second,
+	} {
+		require.Equal(t, want, calmBeat(beat), beat)
+	}
 }

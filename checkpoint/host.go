@@ -56,6 +56,7 @@ type Host struct {
 	probes  map[store.Key]*prober
 	ending  map[string]bool // orders under way, by process or container
 	awaited map[lock.Process]context.CancelFunc
+	busy    time.Duration // when something was in motion last; negative: memory was let go of since
 	group   *errgroup.Group
 	ctx     context.Context
 }
@@ -88,9 +89,9 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	}
 	h.keeper = newKeeper(c, server.Token, serviceAccount, log)
 	h.wants.Store(&Wants{})
-	h.pods = newPoller(Clock(h), h.heard, 900*time.Millisecond, c.Poll, inMotion,
+	h.pods = newPoller(Clock(h), h.heard, 900*time.Millisecond, podsRest(c.Poll), inMotion,
 		func(ctx context.Context) ([]cri.Pod, error) { return runtime.Pods(ctx, c.Namespaces...) })
-	h.images = newPoller(Clock(h), h.heard, 2*time.Second, 30*time.Second, 30*time.Second, h.askImages)
+	h.images = newPoller(Clock(h), h.heard, 2*time.Second, imagesRest, 30*time.Second, h.askImages)
 	h.kubelet = newPoller(Clock(h), h.heard, time.Second, 2*time.Second, 250*time.Millisecond, sockets.View)
 	h.api = newPoller(Clock(h), h.heard, 5*time.Second, 5*time.Second, 2*time.Second,
 		func(ctx context.Context) (*api.View, error) {
@@ -100,6 +101,18 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	h.kubelet.await = func(ctx context.Context, v kubelet.View, _ func()) error { return h.awaitKubelet(ctx, sockets, v) }
 	h.api.await = func(ctx context.Context, v *api.View, alive func()) error { return server.Await(ctx, *v, alive) }
 	return h, nil
+}
+
+// relax lets go of memory once after each time that something was in motion.
+func (h *Host) relax(hurry bool) {
+	now := h.Now()
+	switch {
+	case hurry || h.busy == 0:
+		h.busy = now
+	case h.busy > 0 && now-h.busy >= restful:
+		h.busy = -1
+		LetGo()
+	}
 }
 
 // Run asks the sources until ctx ends, then waits for what is under way.
@@ -112,6 +125,7 @@ func (h *Host) Run(ctx context.Context, pass func(ctx context.Context, wake <-ch
 	h.group.Go(func() error { return h.keeper.run(h.ctx) })
 	h.group.Go(func() error { return h.hearRuntime(h.ctx) })
 	h.group.Go(func() error { return h.hearDirectory(h.ctx) })
+	h.group.Go(func() error { return h.hearLocks(h.ctx) })
 	h.group.Go(func() error { return pass(h.ctx, h.wake) })
 	err := h.group.Wait()
 	_ = h.runtime.Close()
@@ -168,6 +182,7 @@ func (h *Host) Want(w Wants) {
 		h.images.poke()
 	}
 	h.pods.press(w.Hurry)
+	h.images.press(w.Hurry)
 	h.kubelet.press(w.Hurry)
 	h.api.press(w.Hurry)
 	h.keeper.serve(w.Account)
@@ -189,6 +204,7 @@ func (h *Host) Want(w Wants) {
 	}
 	h.mu.Unlock()
 	h.first.Do(h.settle)
+	h.relax(w.Hurry)
 }
 
 func (h *Host) settle() {

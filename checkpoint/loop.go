@@ -59,6 +59,7 @@ type Loop struct {
 	last   map[store.Key]*memory
 	events []Event
 	tidied time.Duration
+	calm   bool // nothing that the last pass saw has anything ahead of it
 	copy   ownCopy
 	kept   func() *Credentials
 	status atomic.Pointer[Status]
@@ -123,8 +124,11 @@ func (l *Loop) Run(ctx context.Context, wake <-chan struct{}) error {
 	l.prime()
 	for ctx.Err() == nil {
 		beat := l.config.Poll
-		if l.Pass(ctx) {
+		switch {
+		case l.Pass(ctx):
 			beat = min(beat, inMotion)
+		case l.calm:
+			beat = calmBeat(beat)
 		}
 		switch {
 		case l.next != "":
@@ -160,6 +164,7 @@ func (l *Loop) Pass(ctx context.Context) (motion bool) {
 	s := l.observer.observe()
 	wants := Wants{Probes: map[store.Key]Question{}}
 	status := l.begin(s)
+	l.calm = true
 	for _, w := range s.worlds {
 		m := l.remember(w.Workload)
 		w.Tried = m.tried
@@ -169,6 +174,7 @@ func (l *Loop) Pass(ctx context.Context) (motion bool) {
 			l.act(ctx, m, w, s.details[w.Workload], d)
 		}
 		motion = motion || moving(d, w)
+		l.calm = l.calm && d.State == Protected && calm(w)
 		l.ask(&wants, w, s.details[w.Workload])
 		status.add(w, d, *m, s.details[w.Workload])
 	}
@@ -300,9 +306,19 @@ func (l *Loop) ask(wants *Wants, w World, d details) {
 	}
 	serves, ok := w.Serves.Value()
 	if ok && serves.Role != Nobody && d.facts.Ready != nil {
-		wants.Probes[w.Workload] = Question{Probe: *d.facts.Ready, Holder: serves.ID}
+		wants.Probes[w.Workload] = Question{Probe: *d.facts.Ready, Holder: serves.ID, Calm: calm(w)}
 	}
 	wants.Processes = slices.AppendSeq(wants.Processes, maps.Values(d.processes))
+}
+
+// calm: a parent that serves, is ready and has proved its generation has nothing ahead
+// of it but what the sources tell of by themselves.
+func calm(w World) bool {
+	record, _ := w.Record.Value()
+	serves, _ := w.Serves.Value()
+	ready, known := w.Ready.Value()
+	return serves.Role == Parent && known && ready.OK && w.active() == nil &&
+		record.State.Rollbacks == 0 && len(record.Generations) > 0 && proved(w, serves)
 }
 
 // tidy removes activations that no manifest names and no container uses, and

@@ -16,11 +16,11 @@ import (
 
 // An answer that is older than this is none.
 const (
-	podsAge    = 4 * time.Second
+	podsAge    = 6 * time.Second
 	kubeletAge = kubeletRest + 5*time.Second
 	apiAge     = 90 * time.Second // a watch gives a sign of life once a minute
-	readyAge   = 15 * time.Second
-	imagesAge  = 2 * time.Minute
+	readyAge   = probeCalm + 10*time.Second
+	imagesAge  = imagesRest + 30*time.Second
 	// servedLong proves readiness where there is no probe to ask.
 	servedLong = 10 * time.Second
 )

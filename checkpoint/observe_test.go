@@ -41,7 +41,7 @@ func TestSilenceIsUnknown(t *testing.T) {
 	}{
 		{"runtime fails", func(n *node) { n.sources.pods.err = refused }, "runtime", "connection refused"},
 		{"runtime has not answered yet", func(n *node) { n.sources.pods.silent = true }, "runtime", "runtime: has not answered yet"},
-		{"runtime hangs", func(n *node) { n.sources.pods.age = 5 * time.Second }, "runtime", "runtime: has not answered for 5s"},
+		{"runtime hangs", func(n *node) { n.sources.pods.age = 7 * time.Second }, "runtime", "runtime: has not answered for 7s"},
 		{"runtime lists nothing, not even us", func(n *node) { n.sources.pods.value = nil }, "runtime", "runtime: lists no pod at all, not even this one"},
 		{"kubelet fails", func(n *node) { n.sources.kubelet.err = refused }, "kubelet", "connection refused"},
 		{"kubelet hangs", func(n *node) { n.sources.kubelet.age = 36 * time.Second }, "kubelet", "kubelet: has not answered for 36s"},
@@ -55,7 +55,7 @@ func TestSilenceIsUnknown(t *testing.T) {
 			n.sources.ready = map[string]said[bool]{"c-another": {value: true}}
 		}, "readiness", "readiness: has not been asked of this process"},
 		{"probe's answer is old", func(n *node) {
-			n.sources.ready["c-parent"] = said[bool]{value: true, age: 16 * time.Second}
+			n.sources.ready["c-parent"] = said[bool]{value: true, age: 41 * time.Second}
 		}, "readiness", "readiness: has not been asked of this process"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestGenerationsWhoseImageIsAbsent(t *testing.T) {
 		{said[map[string]bool]{value: map[string]bool{image: false}}, map[int64]string{1: image}},
 		{said[map[string]bool]{value: map[string]bool{}}, map[int64]string{}},
 		{said[map[string]bool]{value: map[string]bool{image: false}, err: errors.New("refused")}, map[int64]string{}},
-		{said[map[string]bool]{value: map[string]bool{image: false}, age: 3 * time.Minute}, map[int64]string{}},
+		{said[map[string]bool]{value: map[string]bool{image: false}, age: 6 * time.Minute}, map[int64]string{}},
 		{said[map[string]bool]{silent: true}, map[int64]string{}},
 	} {
 		n.sources.images = tt.images

@@ -21,7 +21,7 @@ type poller[T any] struct {
 	timeout time.Duration                  // of one question
 	every   func(hurry bool) time.Duration // between two of them
 	clock   Clock
-	heard   func(hinted bool) // called after each answer: whether a hint has asked for it
+	heard   func(news bool) // called after each answer: whether it is news
 
 	// await, where there is one, takes the place of the beat at rest. It blocks for as
 	// long as the source can tell by itself that value is still so, which alive says
@@ -41,7 +41,7 @@ type heardOf[T any] struct {
 	alive atomic.Int64 // CLOCK_BOOTTIME
 }
 
-func newPoller[T any](clock Clock, heard func(hinted bool), timeout, rest, hurry time.Duration, ask func(context.Context) (T, error)) *poller[T] {
+func newPoller[T any](clock Clock, heard func(news bool), timeout, rest, hurry time.Duration, ask func(context.Context) (T, error)) *poller[T] {
 	return &poller[T]{
 		ask: ask, timeout: timeout, clock: clock, heard: heard, kick: make(chan struct{}, 1),
 		every: func(inHurry bool) time.Duration {
@@ -101,8 +101,9 @@ func (p *poller[T]) once(ctx context.Context, hinted bool) {
 	if ctx.Err() != nil {
 		return // told to stop: not an answer
 	}
-	p.latest.Store(&heardOf[T]{Answer: Answer[T]{Value: value, Err: err, At: p.clock.Now()}})
-	p.heard(hinted)
+	old := p.latest.Swap(&heardOf[T]{Answer: Answer[T]{Value: value, Err: err, At: p.clock.Now()}})
+	turned := old == nil || (old.Err == nil) != (err == nil) // it falls silent, or speaks again
+	p.heard(hinted || turned)
 }
 
 // pause returns when the next question is due, and whether a hint made it so.

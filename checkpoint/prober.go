@@ -10,6 +10,7 @@ import (
 )
 
 const (
+	probeCalm  = 30 * time.Second // where nothing but status hangs on the answer
 	probeRest  = 5 * time.Second
 	probeHurry = 200 * time.Millisecond
 	probeLimit = time.Second // of one question, where the probe sets none
@@ -33,6 +34,13 @@ func (h *Host) newProber() *prober {
 	ctx, stop := context.WithCancel(h.ctx)
 	p := &prober{stop: stop}
 	p.poller = newPoller(Clock(h), h.heard, 10*time.Second, probeRest, probeHurry, p.askOnce)
+	pace := p.every
+	p.every = func(hurry bool) time.Duration {
+		if q := p.question.Load(); !hurry && q != nil && q.Calm {
+			return probeCalm
+		}
+		return pace(hurry)
+	}
 	h.group.Go(func() error { return p.run(ctx) })
 	return p
 }

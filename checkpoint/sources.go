@@ -55,6 +55,7 @@ type Wants struct {
 type Question struct {
 	Probe  snapshot.Probe
 	Holder string
+	Calm   bool // no decision hangs on the answer
 }
 
 // Effects are the two things that apply does to running processes. Without a grace

@@ -31,11 +31,23 @@ type State struct {
 // Inspect reads the table and what it names, and nothing else, so that it may be
 // called ten times a second. Other users' processes need CAP_SYS_PTRACE where
 // the file is on btrfs or overlayfs, and to see a split.
-func Inspect(proc, path string) (State, error) { return inspectWith(proc, path, identity.split) }
+func Inspect(proc, path string) (State, error) { return inspectFor(forgetful{}, proc, path) }
 
-// inspectWith takes from split whether a lock on another file is on one that once had
-// this path.
-func inspectWith(proc, path string, split splitter) (State, error) {
+// A looker answers, for a file at which it looks, whether a lock on another file is on
+// one that once had its path.
+type looker interface {
+	look(file identity, table []entry)
+	split(file identity, proc string, e entry) bool
+}
+
+// forgetful finds it out each time.
+type forgetful struct{}
+
+func (forgetful) look(identity, []entry) {}
+
+func (forgetful) split(file identity, proc string, e entry) bool { return file.split(proc, e) }
+
+func inspectFor(l looker, proc, path string) (State, error) {
 	// Between the table and the process a holder may end, and a table of more
 	// than one page may miss one; both are rare, so a few attempts are plenty.
 	const attempts = 4
@@ -43,7 +55,7 @@ func inspectWith(proc, path string, split splitter) (State, error) {
 	var err error
 	for range attempts {
 		var whole bool
-		state, whole, err = inspect(proc, path, split)
+		state, whole, err = inspect(l, proc, path)
 		if err == nil && (whole || state.Holder != nil) {
 			return state, nil
 		}
@@ -57,9 +69,7 @@ func inspectWith(proc, path string, split splitter) (State, error) {
 	return state, nil // never in the table, in as many readings
 }
 
-type splitter func(file identity, proc string, e entry) bool
-
-func inspect(proc, path string, split splitter) (state State, whole bool, err error) {
+func inspect(l looker, proc, path string) (state State, whole bool, err error) {
 	state.Path = path
 	file, err := identify(path)
 	if err != nil {
@@ -70,13 +80,14 @@ func inspect(proc, path string, split splitter) (state State, whole bool, err er
 	if err != nil {
 		return state, false, err
 	}
+	l.look(file, table)
 	for _, e := range table {
 		ours, err := file.locked(proc, e)
 		if err != nil {
 			return state, false, err
 		}
 		if !ours {
-			state.Split = state.Split || split(file, proc, e)
+			state.Split = state.Split || l.split(file, proc, e)
 			continue
 		}
 		p, err := find(proc, e)

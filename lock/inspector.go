@@ -1,6 +1,9 @@
 package lock
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // An Inspector is Inspect for one who asks all the time. It remembers which locks of
 // others are on files that never had a path that it was asked about: to find that out
@@ -10,15 +13,18 @@ type Inspector struct {
 	proc string
 
 	mu    sync.Mutex
-	known map[string]acquitted // by path
+	known map[string]*known // by path
 }
 
-// acquitted are the locks that have nothing to do with a file, which holds for as long
-// as it is the one at its path: another one comes to have had the path only by way of
-// being the one that has it.
-type acquitted struct {
-	file  identity
-	locks map[entry]bool
+// known is what was found out about a file.
+type known struct {
+	file identity
+	last []entry // those that held it or waited when it was looked at last
+
+	// apart are the locks that have nothing to do with it, which holds for as long as it
+	// is the one at its path: another file comes to have had the path only by way of
+	// being the one that has it.
+	apart map[entry]bool
 }
 
 // remembered is how many locks are kept in mind for a path, more than a host has.
@@ -26,28 +32,64 @@ const remembered = 1000
 
 // NewInspector returns one that reads the procfs at proc, which must be as for Inspect.
 func NewInspector(proc string) *Inspector {
-	return &Inspector{proc: proc, known: map[string]acquitted{}}
+	return &Inspector{proc: proc, known: map[string]*known{}}
 }
 
 // Inspect is as the function of that name.
 func (i *Inspector) Inspect(path string) (State, error) {
-	return inspectWith(i.proc, path, i.split)
+	return inspectFor(i, i.proc, path)
+}
+
+// Moved tells whether anybody has come to hold or to wait for a file, or has ceased to,
+// since it was inspected last. It reads the table and nothing else, a small part of what
+// Inspect costs.
+func (i *Inspector) Moved() (bool, error) {
+	table, _, err := readTable(i.proc)
+	if err != nil {
+		return false, err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, k := range i.known {
+		if !slices.Equal(k.file.among(table), k.last) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// among are the locks that may be on this file: by inode, as devices can lie.
+func (id identity) among(table []entry) []entry {
+	var locks []entry
+	for _, e := range table {
+		if id.exists && e.inode == id.inode {
+			locks = append(locks, e)
+		}
+	}
+	return locks
+}
+
+func (i *Inspector) look(file identity, table []entry) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	k, ok := i.known[file.path]
+	if !ok || k.file != file || len(k.apart) >= remembered {
+		k = &known{file: file, apart: map[entry]bool{}}
+		i.known[file.path] = k
+	}
+	k.last = file.among(table)
 }
 
 func (i *Inspector) split(file identity, proc string, e entry) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	of := i.known[file.path]
-	if of.locks == nil || of.file != file || len(of.locks) >= remembered {
-		of = acquitted{file: file, locks: map[entry]bool{}}
-		i.known[file.path] = of
-	}
-	if of.locks[e] {
+	k := i.known[file.path]
+	if k.file == file && k.apart[e] {
 		return false
 	}
 	split := file.split(proc, e)
-	if !split {
-		of.locks[e] = true
+	if !split && k.file == file { // which another goroutine may have looked at since
+		k.apart[e] = true
 	}
 	return split
 }

@@ -54,13 +54,52 @@ func TestInspectorReadsDescriptorsOnce(t *testing.T) {
 	table, _, err := readTable("/proc")
 	require.NoError(t, err)
 	i := NewInspector("/proc")
+	i.look(id, table)
 	for _, e := range table {
 		if e.pid != neighbour.pid() {
 			continue
 		}
 		require.False(t, i.split(id, "/proc", e))
-		require.True(t, i.known[path].locks[e])
+		require.True(t, i.known[path].apart[e])
 		return
 	}
 	t.Fatal("the neighbour is not in the table")
+}
+
+func TestInspectorTellsThatALockMoved(t *testing.T) {
+	path := lockFile(t)
+	i := NewInspector("/proc")
+	moved := func() bool {
+		t.Helper()
+		moved, err := i.Moved()
+		require.NoError(t, err)
+		return moved
+	}
+	look := func() {
+		t.Helper()
+		_, err := i.Inspect(path)
+		require.NoError(t, err)
+		require.False(t, moved(), "not since")
+	}
+	first := holder(t, path)
+	require.False(t, moved(), "nobody has asked for it")
+	look()
+	second := waiter(t, path)
+	require.True(t, moved(), "one waits")
+	require.True(t, moved(), "until somebody looks")
+	look()
+	stranger := holder(t, lockFile(t))
+	require.False(t, moved(), "a lock of others")
+	first.kill()
+	second.line(t, "holds")
+	require.True(t, moved(), "another one holds")
+	look()
+	second.kill()
+	require.True(t, moved(), "it is free")
+	look()
+	stranger.kill()
+	require.False(t, moved())
+
+	_, err := NewInspector(t.TempDir()).Moved()
+	require.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -34,7 +34,7 @@ func readTable(proc string) (table []entry, whole bool, err error) {
 	defer file.Close()
 	var text []byte
 	pieces := 0
-	for piece := make([]byte, 1<<16); ; pieces++ {
+	for piece := make([]byte, os.Getpagesize()); ; pieces++ {
 		n, err := file.Read(piece)
 		text = append(text, piece[:n]...)
 		if errors.Is(err, io.EOF) {
