@@ -34,8 +34,9 @@ type (
 	HandOver struct {
 		Holder, Parent Party
 		Grace          time.Duration
-		Generation     int64 // to start again if the parent is gone
 		Remember       store.State
+		Generation     int64       // to start again if the parent is gone
+		Gone           store.State // and to remember then
 	}
 
 	// End ends a checkpoint's process whose manifest is gone.

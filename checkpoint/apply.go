@@ -97,8 +97,7 @@ func (a *applier) start(w World, seq int64, next store.State) error {
 // tenth of a second and sends a SIGTERM of its own, so the lock table is read
 // again and the holder ended before that, or the manifest is written back.
 func (a *applier) handOver(ctx context.Context, w World, d details, action HandOver) error {
-	stored, err := a.store.SetState(w.Workload, action.Remember)
-	if err != nil {
+	if _, err := a.store.SetState(w.Workload, action.Remember); err != nil {
 		return err
 	}
 	if err := a.manifests.Remove(kubelet.File(w.Workload.Namespace, w.Workload.Workload)); err != nil {
@@ -119,8 +118,7 @@ func (a *applier) handOver(ctx context.Context, w World, d details, action HandO
 		}
 		if len(again.Waiters) == 0 || again.Waiters[0] != parent {
 			a.note(w, "parent is no longer first in line")
-			stored.Handoff = nil
-			return a.start(w, action.Generation, stored)
+			return a.start(w, action.Generation, action.Gone)
 		}
 	}
 	return a.end(ctx, d, End{Party: action.Holder, Grace: action.Grace})

@@ -41,13 +41,7 @@ func decideHeirless(w World, handoff store.Handoff, free Party, limits Limits) D
 	if w.age(free.Since) < patience {
 		return stay(HandingOff, "holder=none since=%s", w.age(free.Since))
 	}
-	// The parent has failed before it was seen to hold. Its next try waits too, or
-	// it would take the checkpoint down each time that the kubelet restarts it.
-	back := func(next *store.State) { *next = failed(w, w.state()); next.Handoff = nil }
-	if w.excused() {
-		back = nil
-	}
-	return start(w, HandingOff, back, "holder=none since=%s parent=did-not-take-it", w.age(free.Since))
+	return start(w, HandingOff, func(next *store.State) { *next = gone(w, handoff) }, "holder=none since=%s parent=did-not-take-it", w.age(free.Since))
 }
 
 // decideActivating: the manifest is written and its process does not hold, not

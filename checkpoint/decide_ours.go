@@ -84,7 +84,10 @@ func handoffWaits(w World) string {
 func giveWay(w World, holder Party) HandOver {
 	next := w.state()
 	next.Handoff = &store.Handoff{BootID: w.Boot, At: w.Now, Activation: holder.Activation, ParentUID: w.next().Pod}
-	return HandOver{Holder: holder, Parent: w.next(), Grace: w.Grace, Generation: w.active().Generation, Remember: next}
+	return HandOver{
+		Holder: holder, Parent: w.next(), Grace: w.Grace, Remember: next,
+		Generation: w.active().Generation, Gone: gone(w, *next.Handoff),
+	}
 }
 
 // decideUnready: the holder had its time and is not ready. The parent gets its
@@ -133,7 +136,20 @@ func decideLeaving(w World, holder Party) Decision {
 	case w.next().Role == Parent:
 		return act(HandingOff, End{Party: holder, Grace: w.Grace}, "holder=%s manifest=removed next=parent", holder.Role)
 	}
-	return start(w, HandingOff, nil, "holder=%s manifest=removed next=%s", holder.Role, w.next().Role)
+	return start(w, HandingOff, func(next *store.State) { *next = gone(w, *handoff) },
+		"holder=%s manifest=removed next=%s", holder.Role, w.next().Role)
+}
+
+// gone is the state once a parent that was to take over stands in line no more: its
+// next try waits, or it would take the checkpoint down each time that the kubelet
+// restarts it.
+func gone(w World, handoff store.Handoff) store.State {
+	next := w.state()
+	next.Handoff = nil
+	if w.excused() {
+		return next
+	}
+	return held(w, next, handoff.ParentUID)
 }
 
 // decideForeignServes: somebody we can't place holds the lock, so the guarded

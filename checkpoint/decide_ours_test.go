@@ -72,6 +72,16 @@ func TestAParentThatNeverTookTheLockWaitsForItsNextTry(t *testing.T) {
 	require.Equal(t, now+time.Minute, state.RetryAt)
 }
 
+// So does one that was gone before the checkpoint was, and before it was told to go.
+func TestAParentThatLeftTheLineWaitsForItsNextTry(t *testing.T) {
+	state := remembered(t, Decide(world(handoff(time.Second), heldByStale()), Defaults().limits()))
+	want := store.State{KnownGood: 7, Rollbacks: 1, FailedParent: "parent-pod", RetryAt: now + time.Minute, RetryBoot: boot}
+	require.Equal(t, want, state)
+	d := Decide(world(served(), heldByCheckpoint(), waits(Parent), ready(forever)), Defaults().limits())
+	require.Equal(t, want, d.Action.(HandOver).Gone)
+	require.Equal(t, store.State{KnownGood: 7}, remembered(t, Decide(world(away(), handoff(time.Second), heldByStale()), Defaults().limits())), "unless a dependency explains it")
+}
+
 func TestHandOverAfterARebootForgetsTheBackoff(t *testing.T) {
 	w := world(served(), heldByCheckpoint(), waits(Parent), ready(forever), failedParent("parent-pod", time.Hour),
 		remembers(func(s *store.State) { s.RetryBoot = "an earlier boot" }))

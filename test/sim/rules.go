@@ -94,9 +94,10 @@ func (n *node) always() {
 		r.down = n.now
 	}
 	for _, w := range workloads {
-		if _, ok := r.free[w]; n.locks[lockOf(w)].holder() != nil {
+		h := n.locks[lockOf(w)].holder()
+		if _, ok := r.free[w]; h != nil && n.now-h.serves >= 3*time.Second { // who holds for less may not be seen
 			delete(r.free, w)
-		} else if !ok || n.now < n.booted+step {
+		} else if h == nil && (!ok || n.now < n.booted+step) {
 			r.free[w] = n.now
 		}
 		if n.parent(w) != nil {
@@ -277,7 +278,7 @@ func (n *node) mayHandOver(checkpoint *container, parent *pod) {
 	}
 	uid := string(parent.UID)
 	last, ok := n.rules.handed[uid]
-	if !ok || last.boot != n.boot || parent.after && n.rules.down > last.at-20*time.Second { // which explains it
+	if !ok || last.boot != n.boot || parent.after && max(n.rules.down, n.daemon.upAt) > last.at-40*time.Second { // which explains it
 		n.rules.handed[uid] = handed{n.now, n.boot, 1}
 		return
 	}
