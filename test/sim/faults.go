@@ -98,6 +98,7 @@ func (n *node) breakDown() {
 // ends, unless it has just handed over to it.
 func (n *node) heal() {
 	n.trace.say("HEALED")
+	n.calm = true
 	n.faults = faults{diskFails: min(n.diskFails, n.now), probesSlow: min(n.probesSlow, n.now)}
 	for _, set := range n.cluster.sets {
 		if set.program != good {
