@@ -19,6 +19,8 @@ import (
 
 var (
 	runs        = flag.Int("bench.runs", 11, "how often each thing is measured")
+	rest        = flag.Duration("bench.rest", 2*time.Minute, "how long the daemon is watched at rest")
+	crowds      = flag.String("bench.pods", "10,110,500", "with how many pods on the node it rests, each at least the control plane's and two")
 	everyStages = flag.Bool("bench.stages", false, "show the stages of every row, not of the missed ones alone")
 )
 
@@ -38,6 +40,8 @@ func TestBench(t *testing.T) {
 		{"fsync", measureFsync},
 		{"start", measureStart},
 		{"lock", measureLock},
+		{"death", measureDeath},
+		{"rest", measureRest},
 		{"lab", measureLab},
 		{"size", measureSize},
 	} {
@@ -110,4 +114,16 @@ func awaitEvery(ctx context.Context, interval, limit time.Duration, what string,
 		}
 	}
 	return nil
+}
+
+// pause returns after d, or with an error when ctx ends before.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
 }

@@ -4,17 +4,13 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pod-checkpointer/pod-checkpointer/checkpoint"
 	"github.com/pod-checkpointer/pod-checkpointer/cri"
 	"github.com/pod-checkpointer/pod-checkpointer/lock"
 	"github.com/pod-checkpointer/pod-checkpointer/test/lab"
@@ -31,9 +27,7 @@ const (
 // and a handoff.
 func measureLab(ctx context.Context, t *testing.T, p programs, add func(row)) {
 	ours := up(ctx, t, lab.Options{Name: "bench", LockExec: p.lockExec, PodCheckpointer: p.podCheckpointer})
-	require.NoError(t, protected(ctx, ours))
-	memory, err := resident(ctx, ours)
-	require.NoError(t, err)
+	require.NoError(t, protected(ctx, ours, time.Now(), controlPlane...))
 	require.NoError(t, ours.PowerCut(ctx))
 	limit := up(ctx, t, lab.Options{Name: "bench-limit", StaticControlPlane: true, NoDaemon: true, LockExec: p.lockExec})
 	require.NoError(t, limit.PowerCut(ctx))
@@ -46,9 +40,8 @@ func measureLab(ctx context.Context, t *testing.T, p programs, add func(row)) {
 	}
 	// What was measured before an interrupt or a failure is shown.
 	defer func() {
-		add(row{series: c.handoff, limit: 1.25, peer: &c.killed})
-		add(row{series: c.boot, limit: 1.35, peer: &c.static})
-		add(row{series: series{what: "memory of the daemon at rest, resident", unit: mebibytes, values: []float64{memory}}})
+		add(row{series: c.handoff, limit: new(1.25), peer: &c.killed})
+		add(row{series: c.boot, limit: new(1.35), peer: &c.static})
 	}()
 	for n := range *runs {
 		require.NoError(t, c.ours(ctx, ours))
@@ -82,7 +75,7 @@ func (c *cycles) limit(ctx context.Context, l *lab.Lab) error {
 	if err != nil {
 		return err
 	}
-	if err := w.settle(ctx); err != nil {
+	if err := pause(ctx, settle); err != nil {
 		return err
 	}
 	created, err := containerCreated(ctx, l, "kube-apiserver-", begin)
@@ -124,21 +117,24 @@ func (c *cycles) ours(ctx context.Context, l *lab.Lab) error {
 	if err != nil {
 		return err
 	}
-	if err := protected(ctx, l); err != nil { // the daemon has verified it
+	if err := protected(ctx, l, first, apiServer); err != nil { // the daemon has verified it
 		return err
 	}
-	told, err := daemonStory(l)
+	log, err := daemonStory(l)
 	if err != nil {
 		return err
 	}
-	c.handoff.add(last, first, inOrder(told.since(last, "checkpoint told to go"), w.closed(last),
+	c.handoff.add(last, first, inOrder(log.since(last, "checkpoint told to go"), w.closed(last),
 		[]point{{"lock moved", moved.at}}, w.listening(moved.at))...)
 
 	if err := c.kill(ctx, l, w); err != nil {
 		return err
 	}
 	// Both labs are at rest when they lose power.
-	if err := w.settle(ctx); err != nil {
+	if err := protected(ctx, l, time.Now(), controlPlane...); err != nil {
+		return err
+	}
+	if err := pause(ctx, settle); err != nil {
 		return err
 	}
 	return l.PowerCut(ctx)
@@ -155,14 +151,14 @@ func (w *watch) bootPoints(ctx context.Context, begin, held time.Time) ([]point,
 	if err != nil {
 		return nil, err
 	}
-	told, err := daemonStory(w.lab)
+	log, err := daemonStory(w.lab)
 	if err != nil {
 		return nil, err
 	}
-	if at, ok := told.began(begin); ok {
+	if at, ok := log.began(begin); ok {
 		daemon = append(daemon, point{"daemon is in its main", at})
 	}
-	return inOrder(daemon, told.since(begin, "leading", "manifest written"), copied,
+	return inOrder(daemon, log.since(begin, "leading", "manifest written"), copied,
 		[]point{{"lock taken", held}}, w.listening(held)), nil
 }
 
@@ -177,18 +173,6 @@ func boot(ctx context.Context, l *lab.Lab, locked bool) (time.Time, *watch, erro
 	}
 	w, err := startWatch(ctx, l, locked)
 	return kubelet.Started, w, err
-}
-
-// settle lets who holds the lock answer for as long as the daemon does.
-func (w *watch) settle(ctx context.Context) error {
-	timer := time.NewTimer(settle)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 // containerCreated is when the container of the newest pod of kube-system whose
@@ -223,58 +207,13 @@ func pods(ctx context.Context, l *lab.Lab) ([]cri.Pod, error) {
 	return client.Pods(ctx)
 }
 
-// daemonStory is all that the daemon has logged on this node.
+// daemonStory is all that the daemon has logged on this node of itself and of the
+// API server.
 func daemonStory(l *lab.Lab) (story, error) {
 	logs, err := l.NodePath("/var/log/pods")
 	if err != nil {
 		return nil, err
 	}
-	return readStory(logs + "/kube-system_pod-checkpointer-*/pod-checkpointer/*.log")
-}
-
-// protected waits until the daemon says that the parent serves and is saved.
-func protected(ctx context.Context, l *lab.Lab) error {
-	client := &http.Client{Transport: &http.Transport{DialContext: l.Dial, DisableKeepAlives: true}, Timeout: time.Second}
-	last := "no answer"
-	err := awaitEvery(ctx, 100*time.Millisecond, patience, "the API server is protected", func() bool {
-		response, err := client.Get("http://127.0.0.1:10299/status")
-		if err != nil {
-			last = err.Error()
-			return false
-		}
-		defer response.Body.Close()
-		var status checkpoint.Status
-		if err := json.NewDecoder(response.Body).Decode(&status); err != nil {
-			last = err.Error()
-			return false
-		}
-		last = fmt.Sprintf("%+v", status.Workloads)
-		for _, workload := range status.Workloads {
-			if workload.State == checkpoint.Protected && workload.Generation > 0 {
-				return true
-			}
-		}
-		return false
-	})
-	if err != nil {
-		return fmt.Errorf("%w (last: %s)", err, last)
-	}
-	return nil
-}
-
-// resident is the memory of the daemon in MiB, ten seconds after it has nothing to do.
-func resident(ctx context.Context, l *lab.Lab) (float64, error) {
-	if err := (&watch{}).settle(ctx); err != nil {
-		return 0, err
-	}
-	text, err := l.Exec(ctx, "sh", "-c", `for p in /proc/[0-9]*; do
-		tr '\0' ' ' <$p/cmdline | grep -q '^pod-checkpointer run ' && awk '/^VmRSS/ {print $2}' $p/status; done; true`)
-	if err != nil {
-		return 0, err
-	}
-	kib, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	if err != nil {
-		return 0, fmt.Errorf("read the daemon's memory from %q: %w", text, err)
-	}
-	return kib / 1024, nil
+	all, err := readStory(logs + "/kube-system_pod-checkpointer-*/pod-checkpointer/*.log")
+	return slices.DeleteFunc(all, func(l line) bool { return l.Pod != "" && l.Pod != apiServer }), err
 }

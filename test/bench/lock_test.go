@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-
 	"testing"
 	"time"
 
@@ -26,7 +25,7 @@ func measureLock(ctx context.Context, t *testing.T, p programs, add func(row)) {
 		s.values = append(s.values, milliseconds.duration(took))
 	}
 	say("lock: %.2f ms", median(s.values))
-	add(row{series: s, limit: 2})
+	add(row{series: s, limit: new(2.0)})
 }
 
 // inherit is the time from the SIGKILL of a holder to the exec of its heir, which

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,6 +17,7 @@ import (
 type line struct {
 	Time time.Time `json:"time"`
 	Msg  string    `json:"msg"`
+	Pod  string    `json:"pod"` // the workload; "": it tells of the daemon itself
 	Took string    `json:"took"`
 }
 
@@ -42,6 +44,7 @@ func readStory(pattern string) (story, error) {
 			}
 		}
 	}
+	slices.SortStableFunc(all, func(a, b line) int { return a.Time.Compare(b.Time) }) // of both copies
 	return all, errors.Join(errs...)
 }
 

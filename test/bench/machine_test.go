@@ -100,6 +100,6 @@ func measureSize(_ context.Context, t *testing.T, p programs, add func(row)) {
 	for path, limit := range map[string]float64{p.podCheckpointer: 20, p.lockExec: 8} {
 		info, err := os.Stat(path)
 		require.NoError(t, err)
-		add(row{series: series{what: "size of " + filepath.Base(path), unit: mebibytes, values: []float64{float64(info.Size()) / (1 << 20)}}, limit: limit})
+		add(row{series: series{what: "size of " + filepath.Base(path), unit: mebibytes, values: []float64{float64(info.Size()) / (1 << 20)}}, limit: &limit})
 	}
 }

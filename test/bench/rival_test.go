@@ -4,9 +4,7 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -50,7 +48,7 @@ func (c *cycles) kill(ctx context.Context, l *lab.Lab, w *watch) error {
 	if err := w.awaited(ctx, true); err != nil {
 		return err
 	}
-	if err := w.settle(ctx); err != nil {
+	if err := pause(ctx, settle); err != nil {
 		return err
 	}
 	begin := time.Now()
@@ -78,8 +76,8 @@ func startRival(ctx context.Context, l *lab.Lab) (*rival, error) {
 	var set appsv1.DaemonSet
 	var secret corev1.Secret
 	if err := errors.Join(
-		get(ctx, l, "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-apiserver", &set),
-		get(ctx, l, "/api/v1/namespaces/kube-system/secrets/kube-apiserver", &secret),
+		call(ctx, l, http.MethodGet, "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-apiserver", nil, &set),
+		call(ctx, l, http.MethodGet, "/api/v1/namespaces/kube-system/secrets/kube-apiserver", nil, &secret),
 	); err != nil {
 		return nil, err
 	}
@@ -113,25 +111,4 @@ func (r *rival) end() error {
 	err := <-r.ended
 	r.ended <- err
 	return err
-}
-
-// get reads an object from the lab's API server.
-func get(ctx context.Context, l *lab.Lab, path string, into any) error {
-	client, err := l.Admin()
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, lab.APIURL+path, nil)
-	if err != nil {
-		return err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %s", path, response.Status)
-	}
-	return json.NewDecoder(response.Body).Decode(into)
 }

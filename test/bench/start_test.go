@@ -54,7 +54,7 @@ func measureStart(ctx context.Context, t *testing.T, p programs, add func(row)) 
 			s.add(begin, end, points...)
 		}
 		say("start, API %s: %.1f ms", away.name, median(s.values))
-		add(row{series: s, limit: 150})
+		add(row{series: s, limit: new(150.0)})
 	}
 }
 

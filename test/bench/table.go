@@ -15,6 +15,11 @@ const (
 	milliseconds unit = "%.1f ms"
 	seconds      unit = "%.2f s"
 	mebibytes    unit = "%.1f MiB"
+	megabytes    unit = "%.2f MB"
+	bytesWritten unit = "%.0f B"
+	percent      unit = "%.3f %%"
+	each         unit = "%.0f"
+	perMinute    unit = "%.1f/min"
 	factor       unit = "%.2f x"
 )
 
@@ -67,24 +72,29 @@ func (s *stages) add(name string, at time.Duration) {
 }
 
 // row is a series and what it must not exceed: a value in its unit or, where
-// there is a peer, a multiple of that. With a limit of 0 it is there to be read.
+// there is a peer, a multiple of that. Without a limit it is there to be read.
 type row struct {
 	series
-	limit float64
+	limit *float64
 	peer  *series
+	of    func(values []float64) float64 // what of the values is the result; nil: their median
 }
 
 // result is what the limit is for, and its unit.
 func (r row) result() (float64, unit) {
-	if r.peer == nil {
-		return median(r.values), r.unit
+	of := r.of
+	if of == nil {
+		of = median
 	}
-	return median(r.values) / median(r.peer.values), factor
+	if r.peer == nil {
+		return of(r.values), r.unit
+	}
+	return of(r.values) / of(r.peer.values), factor
 }
 
 func (r row) missed() bool {
 	result, _ := r.result()
-	return r.limit > 0 && result > r.limit
+	return r.limit != nil && result > *r.limit
 }
 
 // table is what TestBench prints.
@@ -110,9 +120,9 @@ func (t *table) print(w io.Writer, every bool) {
 	fmt.Fprintln(out, "WHAT\tLIMIT\tRESULT\tMEDIAN\tMIN\tMAX\tRUNS\t")
 	for _, r := range t.rows {
 		limit, result, verdict := "", "", ""
-		if r.limit > 0 {
+		if r.limit != nil {
 			value, u := r.result()
-			limit, result = u.of(r.limit), u.of(value)
+			limit, result, verdict = u.of(*r.limit), u.of(value), "reached"
 		}
 		if r.missed() {
 			verdict = "missed"
@@ -150,6 +160,15 @@ func (s *series) printStages(w io.Writer) {
 		fmt.Fprintf(w, "%9.1f ms  +%8.1f  %s\n", at*1000, (at-before)*1000, name)
 		before = at
 	}
+}
+
+// mean is for what counts by its sum.
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
 }
 
 // median is the middle one, of an even number the mean of the middle two.
