@@ -52,7 +52,15 @@ func TestBadInput(t *testing.T) {
 				return err
 			}
 		}
-		s.survives("api unknown: ", bind("nobody"), bind("pod-checkpointer"))
+		spoil := func() error {
+			if err := bind("nobody")(); err != nil {
+				return err
+			}
+			// At rest nothing but a change has it ask.
+			_, err := s.lab.Kubectl(cluster.ctx, "label", "secret", "kube-scheduler", "--namespace=kube-system", "e2e=changed")
+			return err
+		}
+		s.survives("api unknown: ", spoil, bind("pod-checkpointer"))
 	})
 }
 
