@@ -92,7 +92,8 @@ func (l *Lab) startSelfHosted(ctx context.Context, certs *pki) error {
 // lock-exec could.
 func (l *Lab) startDaemon(ctx context.Context) error {
 	if l.options.NoDaemon {
-		return copyFile(l.made.LockExec, filepath.Join(l.diskDir(), lockExec), 0o755)
+		path := filepath.Join(l.diskDir(), lockExec)
+		return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), copyFile(l.made.LockExec, path, 0o755))
 	}
 	return l.timed("pod-checkpointer has installed lock-exec", func() error { return l.applyDaemon(ctx) })
 }
