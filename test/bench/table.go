@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -55,7 +56,8 @@ type point struct {
 	at   time.Time
 }
 
-// stages are the points that every run comes past, in their order, and when.
+// stages are the points that runs come past, and when. Not every run need be seen
+// at each.
 type stages struct {
 	names []string
 	at    map[string][]float64 // seconds since the run began
@@ -147,16 +149,17 @@ func (s *series) numbers() string {
 	return fmt.Sprintf("%s\t%s\t%s\t%d", s.unit.of(median(s.values)), s.unit.of(slices.Min(s.values)), s.unit.of(slices.Max(s.values)), len(s.values))
 }
 
-// printStages writes the median time at which the runs came past each point,
-// and how long that was after the one before.
+// printStages writes the median time at which the runs came past each point, in
+// the order of those times, and how long that was after the one before.
 func (s *series) printStages(w io.Writer) {
 	if len(s.stages.names) == 0 {
 		return
 	}
 	fmt.Fprintf(w, "\n%s: where the time went (medians)\n", s.what)
 	before := 0.0
-	for _, name := range s.stages.names {
-		at := median(s.stages.at[name])
+	at := func(name string) float64 { return median(s.stages.at[name]) }
+	for _, name := range slices.SortedStableFunc(slices.Values(s.stages.names), func(a, b string) int { return cmp.Compare(at(a), at(b)) }) {
+		at := at(name)
 		fmt.Fprintf(w, "%9.1f ms  +%8.1f  %s\n", at*1000, (at-before)*1000, name)
 		before = at
 	}
