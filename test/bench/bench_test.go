@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	runs        = flag.Int("bench.runs", 11, "how often each thing is measured")
+	runs        = flag.Int("bench.runs", 7, "how often each thing is measured")
 	rest        = flag.Duration("bench.rest", 2*time.Minute, "how long the daemon is watched at rest")
 	crowds      = flag.String("bench.pods", "10,110,500", "with how many pods on the node it rests, each at least the control plane's and two")
 	everyStages = flag.Bool("bench.stages", false, "show the stages of every row, not of the missed ones alone")
