@@ -17,7 +17,7 @@ import (
 //
 //   - the end of a process that holds a lock or waits: a beat, since the lock table is
 //     read at each, and from then on the runtime is asked ten times a second;
-//   - an event of the runtime: three beats at rest, and a tenth of a second while
+//   - an event of the runtime: five beats at rest, and a tenth of a second while
 //     something is in motion. No start that is due at once waits for it, because such a one has a
 //     lock, whose table is read at each beat;
 //   - a change in the static pod directory: a beat, or five at rest, since each pass reads it;
@@ -36,12 +36,9 @@ const (
 	kubeletRest = 30 * time.Second
 )
 
-// podsRest is how often the runtime is asked at rest: every three beats, unless they
-// are long.
-func podsRest(beat time.Duration) time.Duration { return max(beat, min(3*beat, 3*time.Second)) }
-
-// calmBeat is the time between two passes while all is calm: every five beats, unless
-// they are long. The lock table is looked at in each beat all the same.
+// calmBeat is the time between two passes while all is calm, and between two questions to
+// the runtime at rest: five beats, unless they are long. The lock table is looked at in
+// each beat all the same.
 func calmBeat(beat time.Duration) time.Duration { return max(beat, min(5*beat, 5*time.Second)) }
 
 // hint wakes the loop for a pass at once.

@@ -56,7 +56,7 @@ type Host struct {
 	probes  map[store.Key]*prober
 	ending  map[string]bool // orders under way, by process or container
 	awaited map[lock.Process]context.CancelFunc
-	busy    time.Duration // when something was in motion last; negative: memory was let go of since
+	busy    time.Duration // when something was in motion last, or memory was let go of
 	group   *errgroup.Group
 	ctx     context.Context
 }
@@ -89,7 +89,7 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	}
 	h.keeper = newKeeper(c, server.Token, serviceAccount, log)
 	h.wants.Store(&Wants{})
-	h.pods = newPoller(Clock(h), h.heard, 900*time.Millisecond, podsRest(c.Poll), inMotion,
+	h.pods = newPoller(Clock(h), h.heard, 900*time.Millisecond, calmBeat(c.Poll), inMotion,
 		func(ctx context.Context) ([]cri.Pod, error) { return runtime.Pods(ctx, c.Namespaces...) })
 	h.images = newPoller(Clock(h), h.heard, 2*time.Second, imagesRest, 30*time.Second, h.askImages)
 	h.kubelet = newPoller(Clock(h), h.heard, time.Second, 2*time.Second, 250*time.Millisecond, sockets.View)
@@ -103,14 +103,15 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	return h, nil
 }
 
-// relax lets go of memory once after each time that something was in motion.
+// relax lets go of memory when nothing was in motion for a while, and again each time
+// that it was so for as long: what is done once in a while should not stay.
 func (h *Host) relax(hurry bool) {
 	now := h.Now()
 	switch {
 	case hurry || h.busy == 0:
 		h.busy = now
-	case h.busy > 0 && now-h.busy >= restful:
-		h.busy = -1
+	case now-h.busy >= restful:
+		h.busy = now
 		LetGo()
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // An answer that is older than this is none.
 const (
-	podsAge    = 6 * time.Second
+	podsAge    = 8 * time.Second
 	kubeletAge = kubeletRest + 5*time.Second
 	apiAge     = 90 * time.Second // a watch gives a sign of life once a minute
 	readyAge   = probeCalm + 10*time.Second

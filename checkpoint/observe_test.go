@@ -41,7 +41,7 @@ func TestSilenceIsUnknown(t *testing.T) {
 	}{
 		{"runtime fails", func(n *node) { n.sources.pods.err = refused }, "runtime", "connection refused"},
 		{"runtime has not answered yet", func(n *node) { n.sources.pods.silent = true }, "runtime", "runtime: has not answered yet"},
-		{"runtime hangs", func(n *node) { n.sources.pods.age = 7 * time.Second }, "runtime", "runtime: has not answered for 7s"},
+		{"runtime hangs", func(n *node) { n.sources.pods.age = 9 * time.Second }, "runtime", "runtime: has not answered for 9s"},
 		{"runtime lists nothing, not even us", func(n *node) { n.sources.pods.value = nil }, "runtime", "runtime: lists no pod at all, not even this one"},
 		{"kubelet fails", func(n *node) { n.sources.kubelet.err = refused }, "kubelet", "connection refused"},
 		{"kubelet hangs", func(n *node) { n.sources.kubelet.age = 36 * time.Second }, "kubelet", "kubelet: has not answered for 36s"},
