@@ -117,6 +117,10 @@ func TestDaemonIsTheManifestWithMoreFlags(t *testing.T) {
 	require.Equal(t, "--poll=2s", container.Command[len(container.Command)-1])
 	require.Equal(t, img.Ref, container.Image)
 	require.Empty(t, container.Ports, "two on the host's network would refuse each other")
+	for _, c := range []corev1.Container{spec.InitContainers[0], container} {
+		require.Contains(t, c.VolumeMounts, corev1.VolumeMount{Name: "opt", MountPath: filepath.Dir(filepath.Dir(lockExec)), ReadOnly: c.Name != "install"},
+			"a mount of the directory itself would go on to show one that was replaced")
+	}
 }
 
 func TestDaemonsImageIsNamedForBothItsPrograms(t *testing.T) {
