@@ -82,12 +82,12 @@ func TestFindings(t *testing.T) {
 		}
 		s.applySet(wrongParent())
 		s.named(before, namedIn, wrong...)
-		s.awaitProtected()
+		s.awaitOdd()
 		s.splitLock(before)
 
 		s.applySet(pausing(odd))
 		s.mended(before, wrong...)
-		s.awaitProtected()
+		s.awaitOdd()
 		s.unprotect(before)
 	})
 	t.Run("two DaemonSets of the daemon", func(t *testing.T) {
@@ -121,7 +121,7 @@ func (s *scene) splitLock(before guarded) {
 	require.Equal(s, stored, s.stored(), "what the store has")
 	require.NoError(s, lock.End(cluster.ctx, "/proc", *state.Holder, soon))
 	s.mended(before, finding)
-	s.awaitProtected()
+	s.awaitOdd()
 }
 
 // unprotect takes the annotation away, after which what is on disk stays.
@@ -131,7 +131,7 @@ func (s *scene) unprotect(before guarded) {
 	delete(set.Spec.Template.Annotations, "pod-checkpointer.io/checkpoint")
 	s.applySet(set)
 	s.named(before, namedIn, "kube-system/odd: Unwanted: ")
-	s.awaitProtected()
+	s.awaitOdd()
 }
 
 // forget takes what is on disk away, and has another daemon lead: the one that knew of
@@ -239,8 +239,8 @@ func (s sight) finding(prefix string) string {
 	return ""
 }
 
-// awaitProtected waits until the odd parent serves and nothing of a checkpoint is left.
-func (s *scene) awaitProtected() {
+// awaitOdd waits until the odd parent serves and nothing of a checkpoint is left.
+func (s *scene) awaitOdd() {
 	s.Helper()
 	s.await(soon, odd+" to be protected", func(now sight) bool {
 		holder, waiters := s.lock(odd)
