@@ -30,7 +30,9 @@ func newWatch() *watch {
 	return &watch{marks: map[string]*mark{}, exits: map[string]*exits{}}
 }
 
-// begin starts a pass and forgets what the last one did not ask for.
+// begin starts a pass and forgets what the last one did not ask for: it may have
+// changed and come back. An exit did happen, and counts for as long as any, also
+// where the runtime did not answer in between.
 func (w *watch) begin(now time.Duration) {
 	for key, m := range w.marks {
 		if m.seen != w.now {
@@ -38,7 +40,7 @@ func (w *watch) begin(now time.Duration) {
 		}
 	}
 	for key, e := range w.exits {
-		if e.seen != w.now {
+		if now-e.seen >= exitWindow {
 			delete(w.exits, key)
 		}
 	}

@@ -30,6 +30,21 @@ func TestWatchForgetsWhatAPassDidNotAskFor(t *testing.T) {
 	require.Equal(t, 30*time.Second, w.since("holder", "a"))
 }
 
+// A runtime that misses a beat must not cost the parent's history: its second exit is
+// what a start at once follows from.
+func TestWatchKeepsExitsThatAPassDidNotAskFor(t *testing.T) {
+	w := newWatch()
+	w.begin(time.Minute)
+	w.ended("a", 0, false, false)
+	w.begin(2 * time.Minute)
+	require.Equal(t, 1, w.ended("a", 1, false, false))
+	w.begin(3 * time.Minute) // the runtime does not answer
+	w.begin(4 * time.Minute)
+	require.Equal(t, 2, w.ended("a", 2, false, false))
+	w.begin(4*time.Minute + exitWindow)
+	require.Empty(t, w.exits, "nor are they kept for ever")
+}
+
 func TestLostWatchMakesDeadlinesLater(t *testing.T) {
 	old := newWatch()
 	old.begin(10 * time.Second)
@@ -58,17 +73,4 @@ func TestWatchCountsExits(t *testing.T) {
 	require.Equal(t, 0, w.ended("b", 2, true, false), "ten minutes later they are forgiven")
 	w.begin(2*time.Minute + exitWindow)
 	require.Equal(t, 0, w.ended("a", 6, false, false))
-}
-
-func TestWatchForgetsTheExitsThatNobodyAsksFor(t *testing.T) {
-	w := newWatch()
-	w.begin(time.Minute)
-	w.ended("kept", 1, true, false)
-	w.ended("gone", 1, true, false)
-	w.begin(2 * time.Minute)
-	w.ended("kept", 1, false, false)
-	w.begin(3 * time.Minute)
-	require.Equal(t, 1, w.ended("kept", 1, false, false))
-	require.Equal(t, 0, w.ended("gone", 1, false, false))
-	require.Len(t, w.exits, 2)
 }
