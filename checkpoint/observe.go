@@ -18,7 +18,7 @@ import (
 const (
 	podsAge    = 8 * time.Second
 	kubeletAge = kubeletRest + 5*time.Second
-	apiAge     = 90 * time.Second // a watch gives a sign of life once a minute
+	apiAge     = 90 * time.Second // a watch gives a sign of life twice a minute
 	readyAge   = probeCalm + 10*time.Second
 	imagesAge  = imagesRest + 30*time.Second
 	// servedLong proves readiness where there is no probe to ask.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -31,9 +32,11 @@ import (
 // return at once: the caller paces the calls.
 //
 // Secrets that failed in v, owners and the Node are not watched. alive is called
-// when each watch has begun, and at each bookmark of it, which a kube-apiserver
-// sends about once a minute; it must not block, is called from several
-// goroutines at once, and never after Await has returned.
+// when each watch has begun, at each bookmark of it, and when the server breaks a
+// silence, as it does twice a minute at least, since it is pinged then. (A quiet
+// cluster has no bookmarks: k8s.io/apiserver@v0.37.2 pkg/storage/cacher/cache_watcher.go
+// sends none that would tell nothing new.) It must not block, is called from several
+// goroutines at once, and perhaps once more when Await has just returned.
 func (c *Client) Await(ctx context.Context, v View, alive func()) error {
 	if v.ResourceVersion == "" {
 		return errors.New("watch: no View to begin with")
@@ -42,7 +45,9 @@ func (c *Client) Await(ctx context.Context, v View, alive func()) error {
 	ctx, closeConnection := context.WithCancel(ctx)
 	defer closeConnection()
 	group, ctx := errgroup.WithContext(ctx)
-	s, err := c.connect(ctx, c.watchTransport)
+	s, err := c.connect(ctx, func(ctx context.Context, config *rest.Config) (*http.Transport, error) {
+		return c.watchTransport(ctx, config, alive)
+	})
 	if err != nil {
 		return err
 	}
@@ -81,15 +86,42 @@ var errChanged = errors.New("changed")
 
 // watchTransport speaks HTTP/2 alone, which carries all watches on one
 // connection and can ask a silent server for a sign of life.
-func (c *Client) watchTransport(ctx context.Context, config *rest.Config) (*http.Transport, error) {
+func (c *Client) watchTransport(ctx context.Context, config *rest.Config, alive func()) (*http.Transport, error) {
 	t, err := dialing(ctx, config, c.pace.open)
 	if err != nil {
 		return nil, err
+	}
+	dial := t.DialContext
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		connection, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &listening{connection, c.pace.ping / 2, time.Now(), alive}, nil
 	}
 	t.Protocols.SetHTTP2(true)
 	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: c.pace.ping, PingTimeout: c.pace.answer}
 	t.ResponseHeaderTimeout = c.pace.open
 	return t, nil
+}
+
+// listening is a connection that tells when a silence of its other end is over.
+type listening struct {
+	net.Conn
+	silence time.Duration
+	last    time.Time // of the one goroutine that reads
+	alive   func()
+}
+
+func (l *listening) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	if now := time.Now(); n > 0 {
+		if now.Sub(l.last) >= l.silence {
+			l.alive()
+		}
+		l.last = now
+	}
+	return n, err
 }
 
 // watch is one watch that is not yet open.

@@ -136,6 +136,17 @@ func TestAwaitEndsInTimeForAnotherView(t *testing.T) {
 	require.Len(t, s.Requests(), 3, "watched again by itself")
 }
 
+// Without bookmarks too, as long as the server answers.
+func TestAQuietServerIsAlive(t *testing.T) {
+	s, c, v := watched(t)
+	c.Hasten(time.Minute, time.Minute, 20*time.Millisecond, time.Minute)
+	a := begin(t.Context(), t, s, c, v)
+	require.Eventually(t, func() bool { return a.signs.Load() > 10 }, 5*time.Second, time.Millisecond, "by its answers to pings")
+	require.Empty(t, a.done)
+	s.Put(pod("kube-system", "p", "master-0"))
+	require.NoError(t, a.ends())
+}
+
 func TestLostWatchIsAnError(t *testing.T) {
 	for what, tt := range map[string]struct {
 		breaks func(*apitest.Server)
