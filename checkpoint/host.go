@@ -57,6 +57,7 @@ type Host struct {
 	ending  map[string]bool // orders under way, by process or container
 	awaited map[lock.Process]context.CancelFunc
 	busy    time.Duration // when something was in motion last, or memory was let go of
+	rests   bool
 	group   *errgroup.Group
 	ctx     context.Context
 }
@@ -103,16 +104,19 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	return h, nil
 }
 
-// relax lets go of memory when nothing was in motion for a while, and again each time
-// that it was so for as long: what is done once in a while should not stay.
+// relax lets go of memory when nothing was in motion for a while, and from then on of
+// the pages of the program that ran for once.
 func (h *Host) relax(hurry bool) {
 	now := h.Now()
 	switch {
 	case hurry || h.busy == 0:
-		h.busy = now
-	case now-h.busy >= restful:
-		h.busy = now
+		h.busy, h.rests = now, false
+	case !h.rests && now-h.busy >= restful:
+		h.busy, h.rests = now, true
 		LetGo()
+	case h.rests && now-h.busy >= unused:
+		h.busy = now
+		_ = unmapProgram() // it is but larger then
 	}
 }
 
