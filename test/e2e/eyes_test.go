@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -71,7 +72,7 @@ type eyes struct {
 }
 
 // outage is a time in which the API did not answer, from the last answer to the
-// next. One of less than half a second is none.
+// next.
 type outage struct{ from, to time.Time }
 
 func (o outage) String() string { return fmt.Sprintf("%.2f s", o.to.Sub(o.from).Seconds()) }
@@ -152,14 +153,7 @@ func (e *eyes) locks(context.Context) {
 			return // somebody ended while it looked
 		}
 	}
-	var serves party
-	if state.Holder != nil {
-		serves = partyOf(*state.Holder)
-	}
-	var waiters []party
-	for _, p := range state.Waiters {
-		waiters = append(waiters, partyOf(p))
-	}
+	serves, waiters := partiesOf(state)
 	at := time.Now()
 	before := e.change(func(s *sight) { s.serves, s.waiters = serves, waiters })
 	if serves != before.serves && serves.role != "" {
@@ -168,6 +162,17 @@ func (e *eyes) locks(context.Context) {
 	if len(waiters) > 0 && (len(before.waiters) == 0 || waiters[0] != before.waiters[0]) {
 		e.timeline.add(at, "%s is first in line", waiters[0].role)
 	}
+}
+
+// partiesOf are who holds a lock, and who waits for it.
+func partiesOf(state lock.State) (holder party, waiters []party) {
+	if state.Holder != nil {
+		holder = partyOf(*state.Holder)
+	}
+	for _, p := range state.Waiters {
+		waiters = append(waiters, partyOf(p))
+	}
+	return holder, waiters
 }
 
 // partyOf tells a parent from a checkpoint by its UID: the API server's have
@@ -227,12 +232,17 @@ func activationIn(file string) (of, id string) {
 }
 
 // readiness asks the API server on a new connection each time. It counts as away
-// when it has not answered for half a second.
+// when it has not answered for half a second, or where it says nothing at all, as
+// one that is busy does, for three.
 func (e *eyes) readiness() func(context.Context) {
 	client, err := newClient(e.lab)
 	var lastOK time.Time
 	return func(ctx context.Context) {
-		if err == nil && ask(ctx, client, lab.APIURL+"/readyz", nil) == nil {
+		failed := err
+		if failed == nil {
+			failed = ask(ctx, client, lab.APIURL+"/readyz", nil)
+		}
+		if failed == nil {
 			now := time.Now()
 			if before := e.change(func(s *sight) { s.answers = true }); !before.answers {
 				away := ""
@@ -247,7 +257,11 @@ func (e *eyes) readiness() func(context.Context) {
 			lastOK = now
 			return
 		}
-		if time.Since(lastOK) < 500*time.Millisecond {
+		patience := 500 * time.Millisecond
+		if errors.Is(failed, context.DeadlineExceeded) {
+			patience = 3 * time.Second
+		}
+		if time.Since(lastOK) < patience {
 			return
 		}
 		if before := e.change(func(s *sight) { s.answers = false }); before.answers {

@@ -39,6 +39,9 @@ func TestReboot(t *testing.T) {
 	for _, uid := range checkpoints {
 		require.Empty(s, processesOf(uid), "processes of the checkpoint %s", uid)
 	}
+	if *cuts == 1 {
+		return // another run sees to what takes long
+	}
 	// The kubelet and the daemon each clean up once a minute.
 	s.await(eventually, "no activation to be left on disk", func(sight) bool {
 		left, err := os.ReadDir(s.path("/var/lib/pod-checkpointer/activations"))

@@ -92,7 +92,7 @@ func newParent(old string) func(sight) bool {
 // command line before and after.
 func (s *scene) roll(name string) (before, after string) {
 	s.Helper()
-	text := s.kubectl("get", "daemonset", name, "--namespace=kube-system", "--output=jsonpath={.spec.template.spec.containers[0].command}")
+	text := s.patiently("get", "daemonset", name, "--namespace=kube-system", "--output=jsonpath={.spec.template.spec.containers[0].command}")
 	var command []string
 	require.NoError(s, json.Unmarshal([]byte(text), &command))
 	i := slices.IndexFunc(command, func(word string) bool { return strings.HasPrefix(word, "--v=") })
@@ -102,7 +102,7 @@ func (s *scene) roll(name string) (before, after string) {
 		after = "--v=2"
 	}
 	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/template/spec/containers/0/command/%d","value":%q}]`, i, after)
-	s.kubectl("patch", "daemonset", name, "--namespace=kube-system", "--type=json", "--patch="+patch)
+	s.patiently("patch", "daemonset", name, "--namespace=kube-system", "--type=json", "--patch="+patch)
 	s.timeline.add(time.Now(), "DaemonSet %s: %s becomes %s", name, before, after)
 	return before, after
 }
@@ -151,13 +151,7 @@ func (s *scene) lock(name string) (holder party, waiters []party) {
 	if err != nil {
 		return party{}, nil // somebody ended while it looked
 	}
-	if state.Holder != nil {
-		holder = partyOf(*state.Holder)
-	}
-	for _, p := range state.Waiters {
-		waiters = append(waiters, partyOf(p))
-	}
-	return holder, waiters
+	return partiesOf(state)
 }
 
 // watchOld watches, from now until its result is called, that no checkpoint of a

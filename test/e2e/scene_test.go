@@ -96,14 +96,20 @@ func steady(s sight) bool {
 		len(s.restless()) == 0
 }
 
-// restless are those parts of the control plane of which the daemon does not say
-// that they are protected and known to be good, and the daemon itself where it is
-// not led by its pod from the API, with its static copy in place.
+// restless are those parts of the control plane that are unprotected, and the daemon
+// itself where it is not led by its pod from the API, with its static copy in place.
 func (s sight) restless() []string {
-	var out []string
+	out := s.unprotected()
 	if s.status == nil || s.status.StaticCopy != "up to date" {
 		out = append(out, "the daemon's static copy")
 	}
+	return out
+}
+
+// unprotected are those parts of the control plane of which the daemon does not say
+// that they are protected and known to be good.
+func (s sight) unprotected() []string {
+	var out []string
 	for _, name := range controlPlane {
 		w := s.workload("kube-system/" + name)
 		if w.State != checkpoint.Protected || w.Activation != "" || w.KnownGood == 0 || w.KnownGood != w.Generation {
@@ -177,6 +183,17 @@ func (s *scene) kubectl(args ...string) string {
 	s.Helper()
 	out, err := s.lab.Kubectl(cluster.ctx, args...)
 	require.NoError(s, err)
+	return out
+}
+
+// patiently runs kubectl until the API server takes it: it may just be changing hands.
+func (s *scene) patiently(args ...string) (out string) {
+	s.Helper()
+	s.await(soon, "kubectl "+args[0], func(sight) bool {
+		var err error
+		out, err = s.lab.Kubectl(cluster.ctx, args...)
+		return err == nil
+	})
 	return out
 }
 

@@ -63,7 +63,8 @@ func (l *Lab) importImage(ctx context.Context, img image) error {
 	in, out := io.Pipe()
 	go func() { _ = out.CloseWithError(img.write(out, runtime.GOARCH)) }() // which ctr's input ends with
 	defer in.Close()                                                       // which ends it, if ctr ended before
-	cmd := exec.CommandContext(ctx, containerdDir+"/ctr", "--address", criSocket, "--namespace", "k8s.io", "images", "import", "-")
+	argv := ContainerdCommand("images", "import", "-")
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin = in
 	var text limited
 	cmd.Stdout, cmd.Stderr = &text, &text
@@ -71,6 +72,12 @@ func (l *Lab) importImage(ctx context.Context, img image) error {
 		return fmt.Errorf("import %s: %w: %s", img.Ref, err, text)
 	}
 	return nil
+}
+
+// ContainerdCommand is the command line, inside of the node, of containerd's client
+// in the kubelet's namespace.
+func ContainerdCommand(args ...string) []string {
+	return append([]string{containerdDir + "/ctr", "--address", criSocket, "--namespace", "k8s.io"}, args...)
 }
 
 // limited keeps the end of what is written to it.
