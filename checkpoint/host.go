@@ -43,6 +43,7 @@ type Host struct {
 	wake   chan struct{}
 
 	runtime *cri.Client
+	sockets *kubelet.Client
 	locks   *lock.Inspector
 	pods    *poller[[]cri.Pod]
 	images  *poller[map[string]bool]
@@ -85,7 +86,7 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	}
 	h := &Host{
 		config: c, boot: strings.TrimSpace(string(boot)), log: log, wake: make(chan struct{}, 1),
-		runtime: runtime, locks: lock.NewInspector(c.Proc), probes: map[store.Key]*prober{}, ending: map[string]bool{},
+		runtime: runtime, sockets: sockets, locks: lock.NewInspector(c.Proc), probes: map[store.Key]*prober{}, ending: map[string]bool{},
 		awaited: map[lock.Process]context.CancelFunc{},
 	}
 	h.keeper = newKeeper(c, server.Token, serviceAccount, log)
@@ -134,6 +135,7 @@ func (h *Host) Run(ctx context.Context, pass func(ctx context.Context, wake <-ch
 	h.group.Go(func() error { return pass(h.ctx, h.wake) })
 	err := h.group.Wait()
 	_ = h.runtime.Close()
+	_ = h.sockets.Close()
 	return err
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint"
@@ -57,6 +58,16 @@ func newPair(t *testing.T) *pair {
 		require.NoError(t, os.Symlink("/proc/"+name, p.in("proc/"+name)))
 	}
 	return p
+}
+
+// kubelet listens where podresources is, and answers nothing.
+func (p *pair) kubelet() {
+	require.NoError(p.t, os.Mkdir(p.in("kubelet/pod-resources"), 0o755))
+	socket, err := net.Listen("unix", p.in("kubelet/pod-resources/kubelet.sock"))
+	require.NoError(p.t, err)
+	server := grpc.NewServer()
+	go func() { _ = server.Serve(socket) }()
+	p.t.Cleanup(server.Stop)
 }
 
 func (p *pair) in(name string) string { return filepath.Join(p.dir, name) }
@@ -192,6 +203,7 @@ func TestWaitingDaemonEndsAtOnce(t *testing.T) {
 // The static copy leads while there is nobody else, and only then.
 func TestStaticCopyMakesWayForThePodOfTheAPI(t *testing.T) {
 	p := newPair(t)
+	p.kubelet()
 	static := p.pod("static", "file", "1")
 	static.leads()
 	old := p.pod("old", "api", "0")
