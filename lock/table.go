@@ -3,11 +3,12 @@ package lock
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // An entry is one line of /proc/locks that tells of a flock.
@@ -27,22 +28,9 @@ type entry struct {
 // So whole says whether all came in one piece, and only then is what is not in
 // the table not there.
 func readTable(proc string) (table []entry, whole bool, err error) {
-	file, err := os.Open(filepath.Join(proc, "locks"))
+	text, pieces, err := readPieces(filepath.Join(proc, "locks"))
 	if err != nil {
 		return nil, false, fmt.Errorf("read lock table: %w", err)
-	}
-	defer file.Close()
-	var text []byte
-	pieces := 0
-	for piece := make([]byte, os.Getpagesize()); ; pieces++ {
-		n, err := file.Read(piece)
-		text = append(text, piece[:n]...)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, false, fmt.Errorf("read lock table: %w", err)
-		}
 	}
 	for line := range strings.Lines(string(text)) {
 		e, ok, err := parseEntry(line)
@@ -54,6 +42,34 @@ func readTable(proc string) (table []entry, whole bool, err error) {
 		}
 	}
 	return table, pieces <= 1, nil
+}
+
+// readPieces reads a file, and says in how many pieces it came. It is read in each beat,
+// and package os would make the poller watch it each time.
+func readPieces(path string) (text []byte, pieces int, err error) {
+	fd := -1
+	err = again(func() (err error) {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return nil, 0, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	for piece := make([]byte, os.Getpagesize()); ; pieces++ {
+		n := 0
+		err := again(func() (err error) {
+			n, err = unix.Read(fd, piece)
+			return err
+		})
+		switch {
+		case err != nil:
+			return nil, 0, &os.PathError{Op: "read", Path: path, Err: err}
+		case n == 0:
+			return text, pieces, nil
+		}
+		text = append(text, piece[:n]...)
+	}
 }
 
 // parseEntry reads a line as lock_get_status of fs/locks.c v6.18 writes it:
