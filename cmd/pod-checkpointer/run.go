@@ -50,6 +50,7 @@ each thing that changed.`,
 			log := slog.New(slog.NewJSONHandler(stderr, nil)).With("node", c.Node)
 			klog.SetSlogLogger(log)
 			debug.SetGCPercent(garbage)
+			runtime.GOMAXPROCS(1) // it does one thing after another, and wakes no second core for it
 			d := &daemon{config: c, log: log, stderr: stderr, exit: os.Exit, turn: time.Now()}
 			return d.run(cmd.Context())
 		},
