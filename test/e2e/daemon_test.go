@@ -23,6 +23,7 @@ import (
 const (
 	writersLock = "/var/lib/pod-checkpointer/lock"
 	staticCopy  = "pod-checkpointer.json"
+	maxKills    = 8
 )
 
 // TestDaemonIsUpgraded: the DaemonSet gets another image, and then the one before.
@@ -124,13 +125,14 @@ func (s *scene) awaitParents(not map[string]string) {
 }
 
 // killDaemons kills a copy of the daemon now and then, or deletes the pod of its
-// DaemonSet, until the result is called, which returns how often it did. More often,
-// and the kubelet would leave both copies alone for minutes.
+// DaemonSet, until the result is called, which returns how often it did. It does so
+// maxKills times at most: who leads next counts its durations anew, so that more would
+// make this test long and no harder, and the kubelet would leave both alone for minutes.
 func (s *scene) killDaemons(random *rand.Rand) func() int {
 	stop, count := make(chan struct{}), 0
 	var done sync.WaitGroup
 	done.Go(func() {
-		for {
+		for count < maxKills {
 			select {
 			case <-stop:
 				return
