@@ -24,6 +24,9 @@ type ownCopy struct {
 	manifest []byte
 	refused  error // why none can be made of it
 
+	led   bool          // there was a pass; when the first one was
+	since time.Duration // by the loop's clock
+
 	failed error         // of the last write
 	again  time.Duration // when the next one is due
 	said   string        // the last trouble that was logged
@@ -32,10 +35,15 @@ type ownCopy struct {
 // keepCopy is the last step of a pass: the manifest of the daemon's static copy
 // follows its own pod from the API. Only who runs as that pod, and leads, does this.
 //
-// An absent one is written at once. Another one is replaced only while the kubelet
-// is known to have its pods from the API server, since before that it would stop
-// neither and start neither. What somebody else put there stays, and is named.
+// An absent one is written at once. Another one is replaced only after this process
+// has led for KnownGoodAfter, so that a version that ends before leaves one that does
+// not; and only while the kubelet is known to have its pods from the API server, since
+// before that it would stop neither and start neither. What somebody else put there
+// stays, and is named.
 func (l *Loop) keepCopy(ctx context.Context, s *sight, status *Status) {
+	if !l.copy.led {
+		l.copy.led, l.copy.since = true, s.at
+	}
 	trouble := l.copyStep(ctx, s, status)
 	words := ""
 	if trouble != nil {
@@ -70,12 +78,23 @@ func (l *Loop) copyStep(ctx context.Context, s *sight, status *Status) error {
 	status.StaticCopy = "absent"
 	if i >= 0 {
 		status.StaticCopy = "of an earlier version"
-		if on, ok := synced(s.kubelet).Value(); !ok || !on {
-			status.StaticCopy += "; it is replaced once the kubelet is known to have its pods from the API server"
+		if waits := l.copyWaits(s); waits != "" {
+			status.StaticCopy += "; it is replaced once " + waits
 			return nil
 		}
 	}
 	return l.writeCopy(ctx, s, own, status)
+}
+
+// copyWaits says what has to come before another copy is replaced, "" if nothing has.
+func (l *Loop) copyWaits(s *sight) string {
+	if on, ok := synced(s.kubelet).Value(); !ok || !on {
+		return "the kubelet is known to have its pods from the API server"
+	}
+	if s.at-l.copy.since < l.config.KnownGoodAfter {
+		return "this version has led for " + l.config.KnownGoodAfter.String()
+	}
+	return ""
 }
 
 // own is the pod that this daemon runs in, as the API server tells it; nil if it runs

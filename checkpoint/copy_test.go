@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -114,8 +115,28 @@ func TestStaticCopyIsReplacedOnlyUnderASyncedKubelet(t *testing.T) {
 		require.Equal(t, old, n.onDisk())
 	}
 	n.sources.kubelet = said[kubelet.View]{value: kubelet.View{Regime: kubelet.Synced}}
+	n.clock.now += n.config.KnownGoodAfter
 	require.Equal(t, "written", n.copied(l, daemonPod("v2")).StaticCopy)
 	require.Contains(t, n.onDisk(), `"v2"`)
+}
+
+// A version that ends after its first pass, or its fiftieth, must not take the copy
+// with it that would lead in its place.
+func TestStaticCopyIsReplacedOnlyByAVersionThatHasLed(t *testing.T) {
+	n := newNode(t)
+	n.copied(n.loop(io.Discard), daemonPod("good"))
+	good := n.onDisk()
+	var l *Loop
+	for range 3 { // each time it is started anew
+		n.clock.now += time.Hour
+		l = n.loop(io.Discard)
+		for range int(n.config.KnownGoodAfter / time.Second) {
+			require.Equal(t, "of an earlier version; it is replaced once this version has led for 1m0s", n.copied(l, daemonPod("next")).StaticCopy)
+		}
+		require.Equal(t, good, n.onDisk())
+	}
+	require.Equal(t, "written", n.copied(l, daemonPod("next")).StaticCopy)
+	require.Contains(t, n.onDisk(), `"next"`)
 }
 
 func TestStaticCopyIsKeptByItsOwnPodAlone(t *testing.T) {
