@@ -19,7 +19,7 @@ type Inspector struct {
 // known is what was found out about a file.
 type known struct {
 	file identity
-	last []entry // those that held it or waited when it was looked at last
+	last []entry // those that held it or waited when it or the table was looked at last
 
 	// apart are the locks that have nothing to do with it, which holds for as long as it
 	// is the one at its path: another file comes to have had the path only by way of
@@ -41,8 +41,9 @@ func (i *Inspector) Inspect(path string) (State, error) {
 }
 
 // Moved tells whether anybody has come to hold or to wait for a file, or has ceased to,
-// since it was inspected last. It reads the table and nothing else, a small part of what
-// Inspect costs.
+// since it was inspected last or Moved told of it: each change is told once, and a path
+// that nobody asks for any more is silent. It reads the table and nothing else, a small
+// part of what Inspect costs.
 func (i *Inspector) Moved() (bool, error) {
 	table, _, err := readTable(i.proc)
 	if err != nil {
@@ -50,12 +51,13 @@ func (i *Inspector) Moved() (bool, error) {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	moved := false
 	for _, k := range i.known {
-		if !slices.Equal(k.file.among(table), k.last) {
-			return true, nil
-		}
+		now := k.file.among(table)
+		moved = moved || !slices.Equal(now, k.last)
+		k.last = now
 	}
-	return false, nil
+	return moved, nil
 }
 
 // among are the locks that may be on this file: by inode, as devices can lie.

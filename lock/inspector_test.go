@@ -86,7 +86,7 @@ func TestInspectorTellsThatALockMoved(t *testing.T) {
 	look()
 	second := waiter(t, path)
 	require.True(t, moved(), "one waits")
-	require.True(t, moved(), "until somebody looks")
+	require.False(t, moved(), "it was told")
 	look()
 	stranger := holder(t, lockFile(t))
 	require.False(t, moved(), "a lock of others")
@@ -102,4 +102,25 @@ func TestInspectorTellsThatALockMoved(t *testing.T) {
 
 	_, err := NewInspector(t.TempDir()).Moved()
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// A lock may get another name: nobody looks at the file of the old one any more.
+func TestInspectorTellsOnceOfAFileThatIsOfUseNoMore(t *testing.T) {
+	old := lockFile(t)
+	renamed := filepath.Join(filepath.Dir(old), "renamed.lock")
+	i := NewInspector("/proc")
+	first, second := holder(t, old), holder(t, renamed)
+	for _, path := range []string{old, renamed} {
+		_, err := i.Inspect(path)
+		require.NoError(t, err)
+	}
+	first.kill()
+	second.kill()
+	for _, want := range []bool{true, false, false} { // both at once
+		_, err := i.Inspect(renamed)
+		require.NoError(t, err)
+		moved, err := i.Moved()
+		require.NoError(t, err)
+		require.Equal(t, want, moved)
+	}
 }
