@@ -14,13 +14,20 @@ const (
 	// (k8s.io/component-base v0.37.2, config/v1alpha1/defaults.go), and the runtime
 	// is a moment late.
 	aftermath = 15 * time.Second
+	// maxExcuse is how long a dependency that does not answer explains what fails:
+	// then all goes on as if it did, with the usual backoff, since nobody can tell its
+	// outage from a fault of whoever misses it.
+	maxExcuse = 5 * time.Minute
+	// etcd is the dependency that an API server names itself.
+	etcd = "etcd"
 )
 
-// awaited are the dependencies that a start waits for.
+// awaited are the dependencies that a start waits for. Of etcd nobody but an API
+// server that runs can tell that it is back.
 func (w World) awaited() []string {
 	var names []string
 	for _, d := range w.After {
-		if !d.Answers {
+		if !d.Answers && d.Name != etcd {
 			names = append(names, d.Name)
 		}
 	}
@@ -31,18 +38,35 @@ func (w World) awaited() []string {
 func (w World) missing() []string {
 	var names []string
 	for _, d := range w.After {
-		if d.Known && !d.Answers {
+		if w.explains(d) && !d.Answers && w.age(d.Since) < maxExcuse {
 			names = append(names, d.Name)
 		}
 	}
 	return names
 }
 
+// explains tells whether an outage of that dependency may be why this workload fails.
+// None of etcd is, if it began with a parent that took over from a checkpoint which
+// was well on the same etcd: that parent looks for it in the wrong place.
+func (w World) explains(d Dependency) bool {
+	handoff, last := w.handoff(), w.state().Activation
+	switch {
+	case !d.Known:
+		return false
+	case d.Name != etcd || handoff == nil:
+		return true
+	case handoff.RollingBack:
+		return false
+	}
+	wasWell := last != nil && last.ID == handoff.Activation && last.ServedBy != ""
+	return !wasWell || !d.Answers && d.Since < handoff.At
+}
+
 // recovered is when the last of them was back; 0 if none is known.
 func (w World) recovered() time.Duration {
 	var last time.Duration
 	for _, d := range w.After {
-		if d.Known && d.Answers {
+		if w.explains(d) && d.Answers {
 			last = max(last, d.Since)
 		}
 	}

@@ -21,6 +21,28 @@ func back(long time.Duration) saw {
 	}
 }
 
+// lost: it has not answered for so long.
+func lost(long time.Duration) saw {
+	return func(w *World) { w.After = []Dependency{{Name: "kube-system/kube-apiserver", Known: true, Since: now - long}} }
+}
+
+// etcdAway: a readiness names etcd, for so long.
+func etcdAway(long time.Duration) saw {
+	return func(w *World) { w.After = []Dependency{{Name: etcd, Known: true, Since: now - long}} }
+}
+
+// etcdBack: it names etcd no more.
+func etcdBack(long time.Duration) saw {
+	return func(w *World) { w.After = []Dependency{{Name: etcd, Known: true, Answers: true, Since: now - long}} }
+}
+
+// fromOneThatServed: the handoff is from a checkpoint that has been ready.
+func fromOneThatServed() saw {
+	return remembers(func(s *store.State) {
+		s.Activation = &store.Activation{ID: "active", Generation: 7, BootID: boot, ServedBy: "ours"}
+	})
+}
+
 // misspelt: no such workload is protected on this node.
 func misspelt() saw {
 	return func(w *World) { w.After = []Dependency{{Name: "kube-system/kube-apisever"}} }
@@ -82,6 +104,15 @@ func TestADependencyExplains(t *testing.T) {
 		{"nor a moment after", world(back(14*time.Second), rollingBack(), manifest(forever), heldByParent(), waits(Checkpoint), unready(forever)), RollingBack, ""},
 		{"later it is stopped", world(back(15*time.Second), rollingBack(), manifest(forever), heldByParent(), waits(Checkpoint), unready(forever)), RollingBack, "stop the parent"},
 
+		{"a bad candidate is found out in time, whatever is away", world(lost(maxExcuse), manifest(10*time.Second), exited(3)), Failing, "start 7"},
+		{"not a moment earlier", world(lost(maxExcuse-time.Millisecond), manifest(forever), exited(3)), Activating, ""},
+		{"nor does one that is not in line stay", world(lost(maxExcuse), manifest(forever)), Failing, "start 7"},
+		{"a checkpoint that is not ready makes way", world(lost(maxExcuse), served(), heldByCheckpoint(), waits(Parent), unready(forever)), Serving, "end the checkpoint for the parent"},
+		{"so does one that is", world(lost(maxExcuse), served(), heldByCheckpoint(), waits(Parent), ready(forever)), Serving, "end the checkpoint for the parent"},
+		{"a parent is rolled back", world(lost(maxExcuse), taken(forever), heldByParent(), unready(forever)), RollingBack, "remember: the parent failed"},
+		{"and stopped", world(lost(maxExcuse), rollingBack(), manifest(forever), heldByParent(), waits(Checkpoint), unready(forever)), RollingBack, "stop the parent"},
+		{"one that ends is, too", world(lost(maxExcuse), taken(time.Minute), parentDown(0), free(0)), RollingBack, "start 7"},
+
 		{"what nobody knows explains nothing", world(misspelt(), manifest(forever)), Failing, "start 7"},
 		{"nor excuses a parent", world(misspelt(), taken(time.Minute), heldByParent(), unready(time.Minute)), RollingBack, "remember: the parent failed"},
 	})
@@ -93,4 +124,24 @@ func TestAnExcusedHeirIsNotHeldBack(t *testing.T) {
 	require.Equal(t, store.State{KnownGood: 7}, state)
 	state = remembered(t, Decide(world(away(), taken(time.Second), parentDown(0), free(0)), Defaults().limits()))
 	require.Equal(t, store.State{KnownGood: 7}, state)
+}
+
+// TestEtcdOfTheParentAlone: a parent that can't find the etcd on which the checkpoint was
+// well until a moment ago has a fault of its own.
+func TestEtcdOfTheParentAlone(t *testing.T) {
+	check(t, []row{
+		{"it has its time", world(fromOneThatServed(), taken(59*time.Second), heldByParent(), unready(time.Minute), etcdAway(58*time.Second)), HandingOff, ""},
+		{"and no more", world(fromOneThatServed(), taken(time.Minute), heldByParent(), unready(time.Minute), etcdAway(58*time.Second)), RollingBack, "remember: the parent failed"},
+		{"also if it finds etcd and is not ready", world(fromOneThatServed(), taken(time.Minute), heldByParent(), unready(time.Minute), etcdBack(10*time.Second)), RollingBack, "remember: the parent failed"},
+		{"one that ends is rolled back at once", world(fromOneThatServed(), taken(20*time.Second), parentDown(0), free(0), etcdAway(19*time.Second)), RollingBack, "start 7"},
+		{"also if it found etcd just before", world(fromOneThatServed(), taken(20*time.Second), parentDown(0), free(0), etcdBack(time.Second)), RollingBack, "start 7"},
+		{"one that is to be rolled back is stopped", world(rollingBack(), manifest(10*time.Second), heldByParent(), waits(Checkpoint), unready(forever), etcdAway(time.Minute)), RollingBack, "stop the parent"},
+		{"an etcd that was away before is no fault of the parent", world(fromOneThatServed(), taken(time.Minute), heldByParent(), unready(time.Minute), etcdAway(61*time.Second)), HandingOff, ""},
+		{"nor is one that no checkpoint was seen to find", world(taken(time.Minute), heldByParent(), unready(time.Minute), etcdAway(58*time.Second)), HandingOff, ""},
+		{"for as long as an outage explains anything", world(taken(forever), heldByParent(), unready(forever), etcdAway(maxExcuse)), RollingBack, "remember: the parent failed"},
+		{"no start waits for an etcd of which only the API server can tell", world(etcdAway(time.Minute), unsynced(), parentDown(0), free(0)), Pending, "start 7"},
+	})
+	state := remembered(t, Decide(world(fromOneThatServed(), taken(20*time.Second), parentDown(0), free(0), etcdAway(19*time.Second)), Defaults().limits()))
+	require.Equal(t, now+firstRollback, state.RetryAt)
+	require.Equal(t, "parent-pod", state.FailedParent)
 }

@@ -54,15 +54,21 @@ func (o *observer) dependency(w *World, name string) Dependency {
 
 // etcd is a dependency of an API server, which says so itself: a readiness that
 // fails lists each check of it (k8s.io/apiserver v0.37.2, pkg/server/healthz). It is
-// one from the first time on that it was away.
+// one from the first time on that it was away, and away until an API server says
+// otherwise: one that was not asked, or did not list its checks, says nothing of it.
 func (o *observer) etcd(w World) []Dependency {
 	key := w.Workload.String() + " etcd answers"
-	ready, _ := w.Ready.Value()
-	away := !ready.OK && strings.Contains(ready.Why, "[-]etcd")
-	if !away && !o.watch.has(key) {
+	answers, known := o.watch.value(key)
+	switch ready, asked := w.Ready.Value(); {
+	case asked && strings.Contains(ready.Why, "[-]etcd"):
+		answers, known = "false", true
+	case known && asked && (ready.OK || strings.Contains(ready.Why, "[-]")):
+		answers = "true"
+	}
+	if !known {
 		return nil
 	}
-	return []Dependency{{Name: "etcd", Known: true, Answers: !away, Since: o.watch.since(key, strconv.FormatBool(!away))}}
+	return []Dependency{{Name: etcd, Known: true, Answers: answers == "true", Since: o.watch.since(key, answers)}}
 }
 
 // cycleOf is a shortest way from a workload back to itself, both ends named; nil if

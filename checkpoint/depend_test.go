@@ -123,6 +123,27 @@ func TestAnAPIServerSaysThatEtcdIsAway(t *testing.T) {
 	require.Equal(t, []Dependency{{Name: "etcd", Known: true, Answers: true, Since: n.clock.now}}, w.After, "it has its time from now on")
 }
 
+// An API server that nobody has asked, or that did not answer, has not said that etcd
+// is back.
+func TestOnlyAnAPIServerThatAnswersHasEtcdBack(t *testing.T) {
+	n := protected(t)
+	n.sources.ready["c-parent"] = said[bool]{err: errors.New("probe https://127.0.0.1:6443/readyz: status 500: [-]etcd failed: reason withheld")}
+	w, _ := n.look()
+	away := w.After
+	n.sources.ready["c-parent"] = said[bool]{err: errors.New("connection refused")}
+	w, _ = n.look()
+	require.Equal(t, away, w.After)
+	n.locks("")
+	for range 2 {
+		w, _ = n.look()
+		require.Equal(t, away, w.After, "it has ended")
+	}
+	n.locks("parent")
+	n.sources.ready["c-parent"] = said[bool]{value: true}
+	w, _ = n.look()
+	require.Equal(t, []Dependency{{Name: "etcd", Known: true, Answers: true, Since: n.clock.now}}, w.After)
+}
+
 // TestAnOutageOfTheAPIServer plays 30 s without an API server: its clients end after
 // ten, the kubelet restarts them, and nothing of that is held against them.
 func TestAnOutageOfTheAPIServer(t *testing.T) {

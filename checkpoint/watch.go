@@ -58,8 +58,13 @@ func (w *watch) since(key, value string) time.Duration {
 	return m.since
 }
 
-// has tells whether key has a value.
-func (w *watch) has(key string) bool { return w.marks[key] != nil }
+// value is what key had last, if it has a value.
+func (w *watch) value(key string) (value string, ok bool) {
+	if m := w.marks[key]; m != nil {
+		return m.value, true
+	}
+	return "", false
+}
 
 // ended counts the exits of the container that key names within the window.
 // total is the runtime's own count; all of them are recent where fresh says

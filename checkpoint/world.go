@@ -128,8 +128,8 @@ type Parents struct {
 }
 
 // Dependency is what a workload needs to be well. One that is Known and does not
-// answer explains each failure of that workload; one that nobody knows only makes
-// it start later.
+// answer explains each failure of that workload, for maxExcuse; one that nobody knows
+// only makes it start later.
 type Dependency struct {
 	Name    string        // namespace/workload, or etcd
 	Known   bool          // it is there to be watched on this node
