@@ -54,6 +54,8 @@ func TestCredentialsThatExpire(t *testing.T) {
 	m.healthz(true, "ok\n")
 	m.healthz(false, "api unknown: ")
 	server.Accept(func(*http.Request) bool { return false })
+	server.Kill() // a watch may outlive its credentials, until the next View
+	server.Restart()
 	m.healthz(true, "api unknown: get namespaces kube-system: credentials not accepted: those of kubeconfig "+config)
 	server.Accept(func(*http.Request) bool { return true })
 	m.healthz(false, "api unknown: ")
