@@ -2,9 +2,11 @@ package checkpoint
 
 import (
 	"bufio"
+	"debug/elf"
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,8 +30,12 @@ func LetGo() {
 }
 
 // unmapProgram forgets the pages of the program's code and constants. They are
-// those of its file, so that nothing is lost (madvise(2), MADV_DONTNEED).
+// those of its file, so that nothing is lost (madvise(2), MADV_DONTNEED), unless the
+// program was relocated when it was loaded: then it forgets none.
 func unmapProgram() error {
+	if relocated, err := relocates("/proc/self/exe"); relocated || err != nil {
+		return err
+	}
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return err
@@ -54,4 +60,17 @@ func unmapProgram() error {
 		}
 	}
 	return nil
+}
+
+// relocates tells whether addresses are written into a program while it is loaded, to
+// pages that it may but read from then on (elf(5), ET_DYN and PT_GNU_RELRO): the file
+// does not have what they hold.
+func relocates(program string) (bool, error) {
+	file, err := elf.Open(program)
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	relro := slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_GNU_RELRO })
+	return file.Type != elf.ET_EXEC || relro, nil
 }

@@ -1,7 +1,11 @@
 package checkpoint
 
 import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"testing"
@@ -12,8 +16,44 @@ import (
 func TestLetGoLeavesWhatIsNotUsed(t *testing.T) {
 	before := ofFiles(t)
 	LetGo()
+	if relocated, err := relocates("/proc/self/exe"); relocated || err != nil {
+		t.Skip("this test was built as a program that is relocated, all of which stays: it has run on")
+	}
 	require.Less(t, ofFiles(t), before, "kB of the program in memory")
 	require.Regexp(t, regexp.MustCompile(`^\d+$`), strconv.Itoa(before), "and it runs on")
+}
+
+// To forget a relocated page would be the end of the program (go build -buildmode=pie).
+func TestAProgramThatIsRelocatedStays(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kind      elf.Type
+		segment   elf.ProgType
+		relocated bool
+	}{
+		"at its own addresses":      {elf.ET_EXEC, elf.PT_LOAD, false},
+		"linked against a library":  {elf.ET_EXEC, elf.PT_GNU_RELRO, true},
+		"position-independent":      {elf.ET_DYN, elf.PT_LOAD, true},
+		"position-independent, too": {elf.ET_DYN, elf.PT_GNU_RELRO, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			header := elf.Header64{Type: uint16(tt.kind), Version: uint32(elf.EV_CURRENT), Phnum: 1}
+			copy(header.Ident[:], elf.ELFMAG)
+			header.Ident[elf.EI_CLASS], header.Ident[elf.EI_DATA], header.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)
+			header.Ehsize, header.Phentsize = uint16(binary.Size(header)), uint16(binary.Size(elf.Prog64{}))
+			header.Phoff = uint64(header.Ehsize)
+			var file bytes.Buffer
+			require.NoError(t, binary.Write(&file, binary.LittleEndian, header))
+			require.NoError(t, binary.Write(&file, binary.LittleEndian, elf.Prog64{Type: uint32(tt.segment)}))
+			path := filepath.Join(t.TempDir(), "program")
+			require.NoError(t, os.WriteFile(path, file.Bytes(), 0o600))
+
+			relocated, err := relocates(path)
+			require.NoError(t, err)
+			require.Equal(t, tt.relocated, relocated)
+		})
+	}
+	_, err := relocates("/proc/self/status")
+	require.Error(t, err, "no program")
 }
 
 // ofFiles is the memory that holds pages of files, in kB.
