@@ -16,12 +16,13 @@ const passLimit = 30 * time.Second
 // waits for its start. It may be used by several goroutines.
 type Health struct{ doing atomic.Pointer[doing] }
 
-// doing is one of three: to lead, to wait behind another copy, to lack something.
+// doing is one of three: to lead, to wait behind another copy, to lack something. A copy
+// that waits may lack something besides.
 type doing struct {
 	status func() *Status // of a leader
 	since  time.Time      // when it began to lead
 	leader func() string  // of a copy that waits its turn: who leads
-	lacks  string         // what it waits for
+	lacks  string         // what it waits for, or did not find when it was its turn
 }
 
 // Leads says that this copy leads. status returns the newest Status, nil before
@@ -30,8 +31,11 @@ func (h *Health) Leads(status func() *Status) {
 	h.doing.Store(&doing{status: status, since: time.Now()})
 }
 
-// Follows says that this copy waits for its turn; leader tells who leads.
-func (h *Health) Follows(leader func() string) { h.doing.Store(&doing{leader: leader}) }
+// Follows says that this copy waits for its turn; leader tells who leads. lacked is what
+// it needed and did not find when it had its turn last, "" if nothing.
+func (h *Health) Follows(leader func() string, lacked string) {
+	h.doing.Store(&doing{leader: leader, lacks: lacked})
+}
 
 // Lacks says what this copy needs and does not find.
 func (h *Health) Lacks(what string) { h.doing.Store(&doing{lacks: what}) }
@@ -43,6 +47,8 @@ func (h *Health) status() (s *Status, waits string, turn bool) {
 	switch {
 	case d == nil:
 		return nil, "the start", false
+	case d.leader != nil && d.lacks != "":
+		return nil, d.leader() + ", and this copy could not: " + d.lacks, false
 	case d.leader != nil:
 		return nil, d.leader(), true
 	case d.lacks != "":
@@ -71,7 +77,8 @@ func (h *Health) stalled() time.Duration {
 //
 // /healthz fails only where a restart may help: in a leader of which no pass has
 // ended for 30 seconds. A source that is away is told in its body, line by line.
-// A copy that waits for its turn is healthy and ready, and says who leads.
+// A copy that waits for its turn is healthy and ready, and says who leads; it is not
+// ready if it could not lead when it was its turn.
 func (h *Health) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {

@@ -41,13 +41,25 @@ func TestWhatACopyLacksIsSaidAndNoReasonToRestart(t *testing.T) {
 func TestACopyThatWaitsIsReadyAndSaysWhoLeads(t *testing.T) {
 	var health Health
 	leader := "process 7 leads"
-	health.Follows(func() string { return leader })
+	health.Follows(func() string { return leader }, "")
 	h := health.Handler()
 	leader = "process 8 leads"
 	for path, code := range map[string]int{"/healthz": 200, "/readyz": 200, "/status": 503} {
 		answer := ask(h, "GET", path)
 		require.Equal(t, code, answer.Code, path)
 		require.Contains(t, answer.Body.String(), "process 8 leads", path)
+	}
+}
+
+// It would look as well as one that could take over.
+func TestACopyThatWaitsSaysWhatItLacked(t *testing.T) {
+	var health Health
+	health.Follows(func() string { return "process 7 leads" }, "open --state-dir: input/output error")
+	h := health.Handler()
+	for path, code := range map[string]int{"/healthz": 200, "/readyz": 503, "/status": 503} {
+		answer := ask(h, "GET", path)
+		require.Equal(t, code, answer.Code, path)
+		require.Contains(t, answer.Body.String(), "process 7 leads, and this copy could not: open --state-dir: input/output error", path)
 	}
 }
 

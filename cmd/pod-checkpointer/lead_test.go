@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,7 +75,7 @@ func (p *pair) kubelet() {
 func (p *pair) in(name string) string { return filepath.Join(p.dir, name) }
 
 // pod runs a copy of the daemon in a pod, as the kubelet has it from source.
-func (p *pair) pod(name, source, format string) *child {
+func (p *pair) pod(name, source, format string, flags ...string) *child {
 	p.t.Helper()
 	uid := fmt.Sprintf("%08x-0000-4000-8000-000000000000", len(name)+int(name[0])<<8)
 	id := strings.Repeat(fmt.Sprintf("%02x", name[0]), 32)
@@ -81,11 +83,11 @@ func (p *pair) pod(name, source, format string) *child {
 		ID: name, Namespace: "kube-system", Name: name, UID: uid, Ready: true,
 		Annotations: map[string]string{"kubernetes.io/config.source": source, "pod-checkpointer.io/format": format},
 	}, critest.Container{ID: id, Name: "pod-checkpointer", Image: "daemon:" + name, State: runtimeapi.ContainerState_CONTAINER_RUNNING})
-	return p.start(name, "0::/kubepods/pod"+uid+"/"+id+"\n")
+	return p.start(name, "0::/kubepods/pod"+uid+"/"+id+"\n", flags...)
 }
 
 // start runs a copy of the daemon, of which the procfs says that it is in cgroup.
-func (p *pair) start(name, cgroup string) *child {
+func (p *pair) start(name, cgroup string, flags ...string) *child {
 	p.t.Helper()
 	self, err := os.Executable()
 	require.NoError(p.t, err)
@@ -93,6 +95,7 @@ func (p *pair) start(name, cgroup string) *child {
 	c.Cmd = exec.Command(self, "run", "--node-name=master-1", "--poll=100ms", "--listen="+p.listen, "--socket="+c.socket,
 		"--state-dir="+p.in("state"), "--lock-dir="+p.in("lockfiles"), "--static-pod-dir="+p.in("manifests"), "--proc="+p.in("proc"),
 		"--kubelet-dir="+p.in("kubelet"), "--cri-endpoint="+p.runtime.Endpoint(), "--kubeconfig="+p.in("kubeconfig"))
+	c.Args = append(c.Args, flags...)
 	c.Args[0] = "pod-checkpointer" // see TestMain
 	c.Stderr = c.log
 	require.NoError(p.t, c.Start())
@@ -227,6 +230,47 @@ func TestStaticCopyMakesWayForThePodOfTheAPI(t *testing.T) {
 	static.waitsBehind(api)
 	api.kill()
 	static.leads()
+}
+
+// A new version that can't lead must not look well, or it would come to each node.
+func TestACopyThatCantLeadEndsWhereAnotherOneCan(t *testing.T) {
+	p := newPair(t)
+	static := p.pod("static", "file", "1")
+	static.leads()
+	require.NoError(t, os.WriteFile(p.in("file"), nil, 0o600))
+	api := p.pod("api", "api", "1", "--lock-dir="+p.in("file/locks"))
+	select {
+	case <-api.done:
+	case <-time.After(20 * time.Second):
+		require.FailNow(t, "it goes on", api.log)
+	}
+	require.Equal(t, 1, api.ProcessState.ExitCode(), api.log)
+	require.Contains(t, api.log.String(), "\nthis copy of the daemon can't lead, and leaves it to the other one: make --lock-dir: mkdir "+p.in("file"))
+	static.leads()
+	require.Equal(t, 1, strings.Count(static.log.String(), `"msg":"makes way"`), static.log)
+}
+
+func TestACopyThatCantLeadKeepsTryingWhileItIsAlone(t *testing.T) {
+	p := newPair(t)
+	require.NoError(t, os.WriteFile(p.in("file"), nil, 0o600))
+	alone := p.pod("alone", "file", "1", "--lock-dir="+p.in("file/locks"))
+	alone.says("waiting: make --lock-dir: ")
+	require.NoError(t, os.Remove(p.in("file")))
+	alone.leads()
+}
+
+// An unreadable disk gets some more tries, before what it can't give is taken for lost.
+func TestACopyThatMayYetLeadSaysWhatItLacks(t *testing.T) {
+	c := checkpoint.Defaults()
+	c.StateDir = t.TempDir()
+	d := &daemon{config: c, lacked: fmt.Errorf("read store: %w", syscall.EIO)}
+	require.NoError(t, d.ends(patience-1))
+	require.ErrorAs(t, d.ends(patience), new(unfit))
+	d.follow()
+	answer := httptest.NewRecorder()
+	d.health.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	require.Equal(t, http.StatusServiceUnavailable, answer.Code)
+	require.Contains(t, answer.Body.String(), "this copy could not: read store: input/output error")
 }
 
 // The kernel wakes who waits, but whoever is faster gets the lock.

@@ -71,10 +71,12 @@ type daemon struct {
 	exit   func(code int) // ends the process, from whichever goroutine
 	health checkpoint.Health
 	turn   time.Time // since when nobody else kept this copy from leading
+	lacked error     // what it did not find when it had the lock last; nil: nothing
 }
 
 // run waits for its turn and leads, again and again, until ctx ends. What it needs
-// from the node and does not find, it waits for, and says so.
+// from the node and does not find, it waits for, and says so, unless another copy
+// could lead meanwhile: that is an error.
 func (d *daemon) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -101,8 +103,11 @@ func (d *daemon) run(ctx context.Context) error {
 // another copy is to lead. All that it has opened is closed when it returns.
 func (d *daemon) lead(ctx context.Context) error {
 	disk, writer, err := d.open(ctx)
-	if err != nil {
-		return nil // ctx has ended
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil
+	case err != nil:
+		return err
 	}
 	held := func() bool { return true }
 	if writer != nil { // a dry run has none
@@ -175,19 +180,38 @@ func (d *daemon) makeWay(ctx context.Context) {
 
 // follow says that another copy leads.
 func (d *daemon) follow() {
-	d.health.Follows(func() string { return checkpoint.Leader(d.config) })
+	lacked := ""
+	if d.lacked != nil {
+		lacked = d.lacked.Error()
+	}
+	d.health.Follows(func() string { return checkpoint.Leader(d.config) }, lacked)
 }
 
-// open waits for this copy's turn and opens the store. It tries until it succeeds
-// or ctx ends, which is an error: a disk that is full or read-only, or a state
-// directory that is not mounted yet, may come back without our restart. The lock
-// is given back between two tries, since another copy may be able to read what
+// unfit is the error of a copy that had its turn and could not lead, while another one
+// may. A leader would make way for it again and again; so it ends, the kubelet
+// restarts it ever later, and the rollout that brought it stands.
+type unfit struct{ error }
+
+func (e unfit) Unwrap() error { return e.error }
+
+// ends is unfit, or nil while another try may be of use to this copy.
+func (d *daemon) ends(tries int) error {
+	if d.lacked == nil || errors.Is(d.lacked, syscall.EIO) && tries < patience {
+		return nil
+	}
+	return unfit{fmt.Errorf("this copy of the daemon can't lead, and leaves it to the other one: %w", d.lacked)}
+}
+
+// open waits for this copy's turn and opens the store. It tries until it succeeds,
+// or ctx ends, or it is unfit, which are errors: a disk that is full or read-only, or
+// a state directory that is not mounted yet, may come back without our restart. The
+// lock is given back between two tries, since another copy may be able to read what
 // this one is not.
 func (d *daemon) open(ctx context.Context) (*store.Store, *store.Lock, error) {
 	said := ""
 	for tries := 1; ; tries++ {
 		disk, writer, err := d.tryOpen(ctx, tries)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || errors.As(err, new(unfit)) {
 			return disk, writer, err
 		}
 		d.health.Lacks(err.Error())
@@ -212,24 +236,37 @@ func (d *daemon) tryOpen(ctx context.Context, tries int) (*store.Store, *store.L
 	if _, err := durable.Create(c.StateDir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("open --state-dir: %w", err)
 	}
-	writer, err := d.await(ctx)
+	writer, err := d.await(ctx, tries)
 	if err != nil {
 		return nil, nil, err
 	}
 	disk, err := openStore(c, tries)
-	if err != nil {
-		writer.Release()
-		return nil, nil, err
+	if d.lacked = err; err == nil {
+		return disk, writer, nil
 	}
-	return disk, writer, nil
+	defer writer.Release()
+	if end := d.ends(tries); end != nil && d.contested() {
+		return nil, nil, end
+	}
+	return nil, nil, err
 }
 
-// await blocks until this copy has the writer's lock, or ctx ends. Then the wait
-// itself goes on, for nothing ends it but the end of the process, which is near.
-func (d *daemon) await(ctx context.Context) (*store.Lock, error) {
+// contested tells whether another copy waits for the lock, which this one holds.
+func (d *daemon) contested() bool {
+	state, err := lock.Inspect(d.config.Proc, store.LockPath(d.config.StateDir))
+	return err == nil && len(state.Waiters) > 0
+}
+
+// await blocks until this copy has the writer's lock, or ctx ends, or another copy has
+// it and this one is unfit. When ctx ends the wait itself goes on, for nothing ends it
+// but the end of the process, which is near.
+func (d *daemon) await(ctx context.Context, tries int) (*store.Lock, error) {
 	writer, err := store.TryLock(d.config.StateDir)
 	if !errors.Is(err, store.ErrLocked) {
 		return writer, err
+	}
+	if end := d.ends(tries - 1); end != nil {
+		return nil, end
 	}
 	d.follow()
 	d.log.Info("waiting for the lead", "why", checkpoint.Leader(d.config))
