@@ -33,8 +33,9 @@ daemon's DaemonSet has been deleted.
 It looks first, and removes nothing while a pod of the DaemonSet is on the node, or
 while a checkpoint serves, starts or hands over: it says what to wait for. Then it
 removes the manifest of the daemon's static copy and waits until that has ended,
-takes the writer's lock, and removes manifests of checkpoints that do not serve, the
-copies with their Secrets, and the credentials.
+takes the writer's lock, and looks again: if a checkpoint has come to serve meanwhile,
+it puts the static copy back. Else it removes manifests of checkpoints that do not
+serve, the copies with their Secrets, and the credentials.
 
 lock-exec and the lock files stay for as long as a pod of this node starts through
 them; so does this program. Nothing that it did not write is touched. It may be
@@ -119,7 +120,8 @@ func (u *uninstaller) run(ctx context.Context) error {
 
 // remove goes from what writes to what was written.
 func (u *uninstaller) remove(ctx context.Context) error {
-	if err := u.endCopy(ctx); err != nil {
+	copies, err := u.endCopy(ctx)
+	if err != nil {
 		return err
 	}
 	writer, err := store.TryLock(u.config.StateDir)
@@ -136,8 +138,8 @@ func (u *uninstaller) remove(ctx context.Context) error {
 		return err
 	}
 	seen.writer = lock.State{} // the lock is ours now
-	if err := refusals(seen, u.config); err != nil {
-		return err
+	if refused := refusals(seen, u.config); refused != nil {
+		return errors.Join(fmt.Errorf("the daemon's static copy was ended, and then there was a reason to remove nothing:\n%w", refused), u.putBack(copies))
 	}
 	if err := u.endCheckpoints(ctx, seen); err != nil {
 		return err
@@ -151,19 +153,33 @@ func (u *uninstaller) remove(ctx context.Context) error {
 	return u.removeLocks(seen)
 }
 
-// endCopy removes the manifest of the static copy and waits for its end.
-func (u *uninstaller) endCopy(ctx context.Context) error {
+// endCopy removes the manifest of the static copy and waits for its end. It returns
+// what it removed.
+func (u *uninstaller) endCopy(ctx context.Context) ([]kubelet.Copy, error) {
 	seen, err := u.look(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, c := range seen.listing.Copies {
 		if err := u.manifests.Remove(c.File); err != nil {
-			return err
+			return nil, err
 		}
 		u.did("removed", filepath.Join(u.config.StaticPodDir, c.File))
 	}
-	return u.ended(ctx, "the daemon's static copy", isCopy)
+	return seen.listing.Copies, u.ended(ctx, "the daemon's static copy", isCopy)
+}
+
+// putBack has the kubelet start the static copy again: a checkpoint that serves needs a
+// daemon to hand over.
+func (u *uninstaller) putBack(copies []kubelet.Copy) error {
+	for _, c := range copies {
+		path := filepath.Join(u.config.StaticPodDir, c.File)
+		if err := u.manifests.Write(c.File, c.Data); err != nil {
+			return fmt.Errorf("put back %s, without which no daemon is on this node: %w", path, err)
+		}
+		u.did("put back", path+": the daemon leads again")
+	}
+	return nil
 }
 
 // endCheckpoints removes the manifests that are left, which do not serve, and waits

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,6 +61,13 @@ func (s *site) write(name, data string) {
 	s.t.Helper()
 	require.NoError(s.t, os.MkdirAll(filepath.Dir(s.in(name)), 0o700))
 	require.NoError(s.t, os.WriteFile(s.in(name), []byte(data), 0o600))
+}
+
+func (s *site) read(name string) string {
+	s.t.Helper()
+	data, err := os.ReadFile(s.in(name))
+	require.NoError(s.t, err)
+	return string(data)
 }
 
 func (s *site) run(args ...string) (code int, out, errs string) {
@@ -119,8 +127,9 @@ func (s *site) parent() {
 	s.pod("kube-apiserver-x7k2p", parentUID, "api", "checkpoint", "true", "lock", "kube-apiserver")
 }
 
-// kubelet ends the pods whose manifests are gone, until the test ends.
-func (s *site) kubelet() {
+// kubelet ends the pods whose manifests are gone, until the test ends. Before it ends
+// the first one, meanwhile happens.
+func (s *site) kubelet(meanwhile ...func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -134,6 +143,10 @@ func (s *site) kubelet() {
 				case <-beat.C:
 				}
 			}
+			for _, happens := range meanwhile {
+				happens()
+			}
+			meanwhile = nil
 			s.runtime.Remove(pod[1])
 		}
 	}()
@@ -321,6 +334,25 @@ func TestUninstallWaitsForTheStaticCopyAndGoesOnLater(t *testing.T) {
 	code, _, errs = s.run()
 	require.Zero(t, code, errs)
 	require.Equal(t, []string{"manifests/etcd.yaml"}, s.files())
+}
+
+// What the daemon began before its end, another daemon must finish.
+func TestUninstallPutsTheStaticCopyBackWhenACheckpointStartsMeanwhile(t *testing.T) {
+	s := newSite(t)
+	s.copy()
+	s.checkpoint() // which waits behind its parent
+	s.parent()
+	s.holds("locks/kube-apiserver.lock", parentUID)
+	before, static := s.files(), s.read("manifests/"+kubelet.CopyFile)
+	s.kubelet(func() { _ = os.WriteFile(s.in("proc/locks"), nil, 0o600) }) // the parent ends
+	code, out, errs := s.run()
+	require.Equal(t, 1, code, out)
+	require.Contains(t, out, "removed "+s.in("manifests/"+kubelet.CopyFile)+"\n")
+	require.Contains(t, out, "put back "+s.in("manifests/"+kubelet.CopyFile)+": the daemon leads again\n")
+	require.Contains(t, errs, "- the checkpoint of kube-system/kube-apiserver is being started (")
+	require.Equal(t, static, s.read("manifests/"+kubelet.CopyFile))
+	after := slices.DeleteFunc(s.files(), func(file string) bool { return file == "state/lock" })
+	require.Equal(t, before, after, "nothing else was removed")
 }
 
 func TestUninstallTakesTheWritersLock(t *testing.T) {
