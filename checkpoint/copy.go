@@ -6,16 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/kubelet"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
+	"github.com/pod-checkpointer/pod-checkpointer/cri"
 )
 
-// copyRetry is how long a static copy that could not be written is left alone.
-const copyRetry = 10 * time.Second
+const (
+	// copyRetry is how long a static copy that could not be written is left alone.
+	copyRetry = 10 * time.Second
+	// copyStarts is how long the kubelet may take until the copy waits for its lock:
+	// the one before ends first.
+	copyStarts = time.Minute
+	// copyStands is what the status says of a file that is as it should be.
+	copyStands = "up to date"
+)
 
 // ownCopy is what the loop remembers of its static copy: nothing that the next
 // pass could not find out anew.
@@ -44,14 +53,20 @@ func (l *Loop) keepCopy(ctx context.Context, s *sight, status *Status) {
 	if !l.copy.led {
 		l.copy.led, l.copy.since = true, s.at
 	}
-	trouble := l.copyStep(ctx, s, status)
-	words := ""
-	if trouble != nil {
-		words = "static copy: " + trouble.Error()
-		status.Problems = append(status.Problems, words)
+	var troubles []string
+	if err := l.copyStep(ctx, s, status); err != nil {
+		troubles = append(troubles, "static copy: "+err.Error())
 	}
+	if status.StaticCopy == copyStands {
+		troubles = append(troubles, l.copyRuns(s)...)
+	}
+	if own, _ := s.own(); own != nil {
+		troubles = append(troubles, snapshot.SelfFindings(own)...)
+	}
+	status.Problems = append(status.Problems, troubles...)
+	words := strings.Join(troubles, "; ")
 	if words != "" && words != l.copy.said {
-		l.log.Warn("static copy", "err", trouble)
+		l.log.Warn("static copy", "why", words)
 	}
 	l.copy.said = words
 }
@@ -72,7 +87,7 @@ func (l *Loop) copyStep(ctx context.Context, s *sight, status *Status) error {
 	}
 	i := slices.IndexFunc(listing.Copies, func(c kubelet.Copy) bool { return c.File == kubelet.CopyFile })
 	if i >= 0 && bytes.Equal(listing.Copies[i].Data, l.copy.manifest) {
-		l.copy.failed, status.StaticCopy = nil, "up to date"
+		l.copy.failed, status.StaticCopy = nil, copyStands
 		return nil
 	}
 	status.StaticCopy = "absent"
@@ -95,6 +110,40 @@ func (l *Loop) copyWaits(s *sight) string {
 		return "this version has led for " + l.config.KnownGoodAfter.String()
 	}
 	return ""
+}
+
+// copyRuns names a copy that was not seen to wait for the lock of this one for a
+// while, in which kubelet and runtime told of themselves: with the right file alone
+// nobody leads once this pod is gone.
+func (l *Loop) copyRuns(s *sight) []string {
+	listing, _ := s.listing.Value()
+	i := slices.IndexFunc(listing.Copies, func(c kubelet.Copy) bool { return c.File == kubelet.CopyFile })
+	pods, known := s.pods.Value()
+	if on, _ := synced(s.kubelet).Value(); i < 0 || !known || !on {
+		return nil
+	}
+	file := listing.Copies[i]
+	if slices.ContainsFunc(s.waiting, func(w instance) bool { return w.PodUID == file.UID && w.Source == "file" }) {
+		return nil
+	}
+	if s.at-l.observer.watch.since("copy runs", file.UID) < copyStarts {
+		return nil
+	}
+	return []string{fmt.Sprintf("StaticCopyNotRunning: %s/%s does not wait for the lock, and so nobody leads when this pod ends: %s",
+		file.Namespace, file.PodName, whatToSee(file, pods))}
+}
+
+// whatToSee says how far a copy has come, and where the reason is to be found.
+func whatToSee(file kubelet.Copy, pods []cri.Pod) string {
+	i := slices.IndexFunc(pods, func(p cri.Pod) bool { return p.UID == file.UID })
+	switch {
+	case i < 0:
+		return "the runtime has no such pod; see in the kubelet's log whether it was rejected at admission, and whether the kubelet watches this directory (--static-pod-dir)"
+	case len(pods[i].Containers) == 0:
+		return "its pod has no container; see in the kubelet's log whether it can't have the image"
+	}
+	c := pods[i].Containers[0]
+	return fmt.Sprintf("its container is %s; see crictl logs %s, and the kubelet's log", c.State, c.ID)
 }
 
 // own is the pod that this daemon runs in, as the API server tells it; nil if it runs

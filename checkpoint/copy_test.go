@@ -247,3 +247,84 @@ func TestDryRunOrToldToStopWritesNoStaticCopy(t *testing.T) {
 	n.loop(io.Discard).Pass(ctx)
 	require.Empty(t, n.onDisk())
 }
+
+// await makes passes as that pod for a while, with these processes waiting for the
+// lock and these pods beside its own, and returns what the last one found.
+func (n *node) await(l *Loop, long time.Duration, waiters []lock.Process, pods ...cri.Pod) string {
+	for range int(long / time.Second) {
+		n.runsAs(daemonPod("v1"))
+		writer := store.LockPath(n.config.StateDir)
+		state := n.sources.locks[writer]
+		state.Waiters = waiters
+		n.sources.locks[writer] = state
+		n.sources.pods.value = append(n.sources.pods.value, pods...)
+		n.pass(l)
+	}
+	return strings.Join(l.Status().Problems, "\n")
+}
+
+func TestStaticCopyThatDoesNotRunIsNamed(t *testing.T) {
+	n := newNode(t)
+	var log bytes.Buffer
+	l := n.loop(&log)
+	n.copied(l, daemonPod("v1"))
+	listing, err := n.manifests.List()
+	require.NoError(t, err)
+	uid := listing.Copies[0].UID
+	runs := cri.Pod{
+		Namespace: "kube-system", Name: "pod-checkpointer-static-master-1", UID: uid, Source: "file",
+		Sandboxes: []cri.Sandbox{{Ready: true, Annotations: map[string]string{snapshot.AnnotationFormat: "1"}}},
+	}
+	waiter := lock.Process{PID: 2, PodUID: uid}
+
+	require.Empty(t, n.await(l, copyStarts, nil), "it may yet start")
+	for range 3 {
+		problem := n.await(l, time.Second, nil)
+		require.Contains(t, problem, "StaticCopyNotRunning: kube-system/pod-checkpointer-static-master-1 does not wait for the lock")
+		require.Contains(t, problem, "rejected at admission")
+		require.Equal(t, "up to date", l.Status().StaticCopy, "the file is")
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), "said once")
+	require.Contains(t, n.await(l, time.Second, nil, runs), "whether it can't have the image")
+	runs.Containers = []cri.Container{{ID: "c-copy", State: cri.Exited}}
+	require.Contains(t, n.await(l, time.Second, nil, runs), "its container is exited; see crictl logs c-copy")
+
+	require.Empty(t, n.await(l, time.Second, []lock.Process{waiter}, runs), "it waits")
+	require.Empty(t, n.await(l, copyStarts, nil, runs), "a minute anew")
+	require.NotEmpty(t, n.await(l, time.Second, nil, runs))
+	earlier := runs
+	earlier.UID = "earlier"
+	require.NotEmpty(t, n.await(l, time.Second, []lock.Process{{PID: 2, PodUID: "earlier"}}, earlier), "a copy, but of another file")
+}
+
+func TestStaticCopyThatNobodySeesIsNotSaidNotToRun(t *testing.T) {
+	n := newNode(t)
+	l := n.loop(io.Discard)
+	n.copied(l, daemonPod("v1"))
+	for name, view := range map[string]said[kubelet.View]{
+		"unsynced": {value: kubelet.View{Regime: kubelet.Unsynced}},
+		"silent":   {err: errors.New("the kubelet is silent")},
+	} {
+		n.sources.kubelet = view
+		require.Empty(t, n.await(l, 2*copyStarts, nil), name)
+	}
+	n.sources.kubelet = said[kubelet.View]{value: kubelet.View{Regime: kubelet.Synced}}
+	n.await(l, copyStarts-time.Second, nil)
+	n.sources.pods.err = errors.New("silent")
+	n.await(l, time.Second, nil)
+	n.sources.pods.err = nil
+	require.Empty(t, n.await(l, copyStarts, nil), "a minute in which all answered")
+	require.NotEmpty(t, n.await(l, time.Second, nil))
+}
+
+// A static pod can't name them, and the kubelet asks anew for an image for which it needed them.
+func TestStaticCopyWithoutItsPullSecretsIsNamedAndWritten(t *testing.T) {
+	n := newNode(t)
+	l := n.loop(io.Discard)
+	own := daemonPod("v1")
+	own.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "registry"}}
+	for range 3 {
+		require.Contains(t, strings.Join(n.copied(l, own).Problems, "\n"), "PullSecrets: spec.imagePullSecrets (registry)")
+	}
+	require.Equal(t, "up to date", l.Status().StaticCopy)
+}
