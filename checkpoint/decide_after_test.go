@@ -23,7 +23,9 @@ func back(long time.Duration) saw {
 
 // lost: it has not answered for so long.
 func lost(long time.Duration) saw {
-	return func(w *World) { w.After = []Dependency{{Name: "kube-system/kube-apiserver", Known: true, Since: now - long}} }
+	return func(w *World) {
+		w.After = []Dependency{{Name: "kube-system/kube-apiserver", Known: true, Since: now - long}}
+	}
 }
 
 // etcdAway: a readiness names etcd, for so long.

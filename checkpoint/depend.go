@@ -26,9 +26,8 @@ func (o *observer) depend(s *sight) {
 		} else {
 			for _, other := range after[name] {
 				w.After = append(w.After, o.dependency(known[other], other))
-				if known[other] == nil {
-					d.findings = append(d.findings, fmt.Sprintf("UnknownDependency: after names %s, and no such workload is protected on this node: each start waits %s for nothing; correct the annotation",
-						other, maxDependencyWait))
+				if finding := unknownDependency(known[other], other); finding != "" {
+					d.findings = append(d.findings, finding)
 				}
 			}
 		}
@@ -37,10 +36,23 @@ func (o *observer) depend(s *sight) {
 	}
 }
 
-// dependency tells whether a workload answers, and since when. w is nil of one that
-// this node does not have.
+// unknownDependency is the finding of a dependency of which nobody knows whether it answers.
+func unknownDependency(w *World, name string) string {
+	switch {
+	case w == nil:
+		return fmt.Sprintf("UnknownDependency: after names %s, and no such workload is protected on this node: each start waits %s for nothing; correct the annotation",
+			name, maxDependencyWait)
+	case !w.saved():
+		return fmt.Sprintf("UnknownDependency: after names %s, of which nothing is on disk that tells how to ask it: each start waits %s for nothing; see why it is not protected",
+			name, maxDependencyWait)
+	}
+	return ""
+}
+
+// dependency tells whether a workload answers, and since when. Nobody knows of one
+// that this node does not have (w is nil), or of which it has no generation.
 func (o *observer) dependency(w *World, name string) Dependency {
-	if w == nil {
+	if w == nil || !w.saved() {
 		return Dependency{Name: name}
 	}
 	serves, seen := w.Serves.Value()

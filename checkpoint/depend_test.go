@@ -91,6 +91,22 @@ func TestAnUnknownDependencyIsNamed(t *testing.T) {
 	require.Equal(t, []string{"UnknownDependency: after names kube-system/kube-apisever, and no such workload is protected on this node: each start waits 30s for nothing; correct the annotation"}, d.findings)
 }
 
+// Of a workload that can't be saved nobody can tell whether it is ready, and its
+// clients do not wait for that.
+func TestADependencyThatIsNotOnDiskIsUnknown(t *testing.T) {
+	n := newNode(t)
+	c := client(t, "client", "kube-apiserver")
+	n.saves(c)
+	n.lists(c, parent(t, "parent", func(p *v1.Pod) {
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "x", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: "d"}}})
+	}))
+	n.runs(parentPod("parent", cri.Running, 0))
+	w, d := n.lookAt("client")
+	require.Equal(t, []Dependency{{Name: "kube-system/kube-apiserver"}}, w.After)
+	require.Empty(t, w.missing())
+	require.Equal(t, []string{"UnknownDependency: after names kube-system/kube-apiserver, of which nothing is on disk that tells how to ask it: each start waits 30s for nothing; see why it is not protected"}, d.findings)
+}
+
 func TestACycleIsRefusedAndNamed(t *testing.T) {
 	n := newNode(t)
 	n.saves(client(t, "itself", "itself"), client(t, "one", "two,itself"), client(t, "two", "three"), client(t, "three", "one"), client(t, "outside", "one"))

@@ -182,6 +182,12 @@ func (w World) state() store.State {
 	return state
 }
 
+// saved tells whether there is a generation, which also says how to ask who serves.
+func (w World) saved() bool {
+	record, _ := w.Record.Value()
+	return len(record.Generations) > 0
+}
+
 // handoff is the one that is open, nil if none is. A reboot ends every handoff,
 // since all who took part in it are gone.
 func (w World) handoff() *store.Handoff {
