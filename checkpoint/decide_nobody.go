@@ -102,6 +102,9 @@ func startDue(w World, free Party, limits Limits) (due bool, since time.Duration
 		return true, down, "parent=down kubelet=unsynced"
 	case parent.Twice:
 		return true, down, "parent=exited-twice"
+	case parent.New:
+		since = down + limits.ActivateAfter
+		return w.Now >= since, since, fmt.Sprintf("parent=not-made-yet since=%s", w.age(down))
 	case parent.Gone:
 		return true, down, "parent=deleted"
 	}

@@ -191,6 +191,12 @@ func parentDown(long time.Duration) saw {
 func parentDeleted() saw {
 	return func(w *World) { w.Parent = Known(Containers{Gone: true, Since: now}) }
 }
+
+// parentNew: the API server has one of which the runtime has nothing yet.
+func parentNew(long time.Duration) saw {
+	return func(w *World) { w.Parent = Known(Containers{New: true, Since: now - long}) }
+}
+
 func parentTwice() saw {
 	return func(w *World) { w.Parent = Known(Containers{Twice: true, Since: now}) }
 }

@@ -145,6 +145,7 @@ func TestLeaderEndsItsPassAndMakesWay(t *testing.T) {
 	n.runs(daemonSeen("ds-x7k2p", "api", "1"))
 	n.writers("uid-static-master-1", "uid-ds-x7k2p")
 	n.locks("") // the parent's: a start is due
+	n.lists()
 	n.sources.pods.value = append(n.sources.pods.value[:0:0], n.sources.pods.value[2:]...)
 	var log bytes.Buffer
 	l := n.loop(&log)

@@ -105,6 +105,7 @@ func TestToldToStopNothingIsDone(t *testing.T) {
 	n := protected(t)
 	n.locks("")
 	n.sources.pods.value = n.sources.pods.value[:1] // no parent
+	n.lists()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	l := n.loop(io.Discard)

@@ -27,6 +27,7 @@ type placed struct {
 	parent    []cri.Pod
 	ours      []cri.Pod
 	manifest  *kubelet.Manifest
+	wanted    bool             // the API server has a parent that is not on its way out
 	uids      map[string]Party // role by pod UID, for when the runtime can't tell
 }
 
@@ -87,6 +88,7 @@ func (p *placed) byUID(s *sight, record store.Workload) {
 		p.uids[g.Source.PodUID] = Party{Role: Parent, Pod: g.Source.PodUID}
 	}
 	if parents, ok := s.api.Value(); ok {
+		p.wanted = parents.workloads[record.Key].newest != ""
 		for uid := range parents.workloads[record.Key].drafts {
 			p.uids[uid] = Party{Role: Parent, Pod: uid}
 		}
@@ -129,7 +131,8 @@ func (p *placed) parents(watch *watch, excused bool) Observed[Containers] {
 	if p.why != "" {
 		return Unknown[Containers]("%s", p.why)
 	}
-	c := Containers{Gone: true}
+	c := Containers{New: p.wanted && len(p.parent) == 0}
+	c.Gone = !c.New
 	for i, pod := range p.parent {
 		if pod.Ready() {
 			c.Gone = false

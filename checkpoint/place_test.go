@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
 	"github.com/pod-checkpointer/pod-checkpointer/cri"
@@ -188,8 +189,8 @@ func TestParentContainers(t *testing.T) {
 		{"it runs after many exits", []cri.Pod{parentPod("p", cri.Running, 7)}, Containers{Live: true}},
 		{"its state is unknown to the runtime", []cri.Pod{parentPod("p", cri.Unknown, 0)}, Containers{Live: true}},
 		{"its sandbox ended", []cri.Pod{notReady(parentPod("p", cri.Exited, 0))}, Containers{Gone: true}},
-		{"there is none", nil, Containers{Gone: true}},
-		{"there is only a checkpoint", []cri.Pod{checkpointPod("c", cri.Running, 0)}, Containers{Gone: true}},
+		{"it is not made yet", nil, Containers{New: true}},
+		{"there is only a checkpoint", []cri.Pod{checkpointPod("c", cri.Running, 0)}, Containers{New: true}},
 		{"an old one ended, its successor runs", []cri.Pod{notReady(parentPod("old", cri.Exited, 3)), later(parentPod("p", cri.Running, 0))}, Containers{Live: true}},
 		{"a sidecar does not stand for the container that takes the lock", []cri.Pod{func() cri.Pod {
 			p := parentPod("p", cri.Exited, 0)
@@ -208,6 +209,26 @@ func TestParentContainers(t *testing.T) {
 			require.Equal(t, tt.want, got)
 		})
 	}
+}
+
+// A parent that the API server has and the runtime has not is yet to be made, not gone.
+func TestAParentIsNewUntilItHasASandbox(t *testing.T) {
+	n := newNode(t)
+	n.save(parent(t, "parent"))
+	seen := func() Containers {
+		w, _ := n.look()
+		got, _ := w.Parent.Value()
+		got.Since = 0
+		return got
+	}
+	require.Equal(t, Containers{New: true}, seen())
+	n.lists(parent(t, "parent", func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{} }))
+	require.Equal(t, Containers{Gone: true}, seen(), "it is on its way out")
+	n.lists()
+	require.Equal(t, Containers{Gone: true}, seen())
+	n.lists(parent(t, "parent"))
+	n.sources.api.err = errors.New("connection refused")
+	require.Equal(t, Containers{Gone: true}, seen(), "nobody says that there is one")
 }
 
 func TestTwoExitsAreForgivenAfterTenMinutes(t *testing.T) {

@@ -113,6 +113,7 @@ type Readiness struct {
 type Containers struct {
 	Live  bool          // a container is created or running
 	Gone  bool          // no sandbox, or the newest one is not ready: deleted
+	New   bool          // no sandbox, but the API server has one that may stay: not made yet
 	Twice bool          // ended twice within ten minutes
 	Since time.Duration // since when Live has been what it is
 }
