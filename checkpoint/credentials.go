@@ -32,6 +32,11 @@ const (
 	nearEnd = 7 * 24 * time.Hour
 	// credentialsBeat is how often the file is looked at.
 	credentialsBeat = time.Minute
+	// doubt is how often they are renewed at most for what the clocks alone say, which
+	// a renewal need not mend: this node's may be wrong, or the API server's.
+	doubt = time.Hour
+	// ahead is how far in the future a file may have been written.
+	ahead = time.Minute
 )
 
 // Account is the service account of the daemon's own pod, and the Node on which its
@@ -48,13 +53,15 @@ type Credentials struct {
 }
 
 // keeper keeps the credentials of the static copy fresh while this copy leads. What it
-// does follows from the file alone, so that a restart asks for nothing anew. It asks
-// the network, and so is no part of a pass.
+// does follows from the file, so that a restart asks for nothing anew as long as the
+// clocks are right. It asks the network, and so is no part of a pass.
 type keeper struct {
 	config Config
 	token  func(context.Context, api.TokenRequest) (api.Token, error)
 	source string // directory of this pod's service account
 	log    *slog.Logger
+
+	renewed time.Time // when they were written last; the zero time: not by this process
 
 	account atomic.Pointer[Account] // nil: not a pod from the API, or not known: nothing is written
 	told    atomic.Pointer[Credentials]
@@ -111,7 +118,7 @@ func (k *keeper) check(ctx context.Context) {
 		case err != nil:
 			now = &Credentials{Expires: old.Expires, Problem: k.explain(*account, err)}
 		default:
-			now = &Credentials{Expires: renewed.Expires}
+			now, k.renewed = &Credentials{Expires: renewed.Expires}, time.Now()
 			k.log.Info("credentials of the static copy written", "path", k.path(), "why", why)
 		}
 	}
@@ -126,6 +133,9 @@ func (k *keeper) due(account *Account, old onDisk, err error) string {
 	if account == nil || k.config.DryRun {
 		return ""
 	}
+	if err == nil && k.another(account, old.Claims) {
+		return "of another service account"
+	}
 	endpoint, ca := k.here()
 	switch age := time.Since(old.written); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -134,14 +144,37 @@ func (k *keeper) due(account *Account, old onDisk, err error) string {
 		return err.Error()
 	case age >= renewal, age >= old.Expires.Sub(old.Issued)*8/10:
 		return "written " + age.Round(time.Minute).String() + " ago"
-	case old.node != "" && old.node != account.NodeUID:
+	case old.NodeUID != "" && old.NodeUID != account.NodeUID:
 		return "of another Node object"
 	case endpoint != "" && endpoint != old.Endpoint:
 		return "of another endpoint"
 	case len(ca) > 0 && !bytes.Equal(ca, old.CA):
 		return "of another certificate authority"
+	case !k.renewed.IsZero() && time.Since(k.renewed) < doubt:
+		return ""
+	case age < -ahead:
+		return "written in the future"
+	case time.Until(old.Expires) <= 0:
+		return "expired"
 	}
 	return ""
+}
+
+// another tells whether a token is of another service account than this pod's, or of
+// an earlier one of that name, which the API server does not accept any more.
+func (k *keeper) another(account *Account, of api.Claims) bool {
+	if of.Account.Name == "" {
+		return false // it does not say
+	}
+	if of.Account != account.NamespacedName {
+		return true
+	}
+	if k.config.Kubeconfig != "" {
+		return false // this pod may have no token that is of use
+	}
+	token, _ := os.ReadFile(filepath.Join(k.source, "token")) // what can't be read does not differ
+	own := api.ClaimsOf(string(token))
+	return own.Account == of.Account && own.AccountUID != "" && of.AccountUID != "" && own.AccountUID != of.AccountUID
 }
 
 // here is how this pod reaches the API server: nothing where --kubeconfig says it,
@@ -159,7 +192,7 @@ func (k *keeper) path() string { return filepath.Join(k.config.StateDir, credent
 // onDisk is what the file holds.
 type onDisk struct {
 	api.Token
-	node    string    // UID of the Node that the token is bound to; "": not known
+	api.Claims
 	written time.Time // by this node's clock, which need not agree with the API server's
 }
 
@@ -172,8 +205,8 @@ func (k *keeper) read() (onDisk, error) {
 	if err != nil {
 		return onDisk{}, err
 	}
-	token, node, err := api.ParseKubeconfig(data)
-	return onDisk{token, node, info.ModTime()}, err
+	token, err := api.ParseKubeconfig(data)
+	return onDisk{token, api.ClaimsOf(token.Value), info.ModTime()}, err
 }
 
 func (k *keeper) renew(ctx context.Context, account Account) (api.Token, error) {

@@ -26,6 +26,7 @@ type issuer struct {
 	asked []api.TokenRequest
 	life  time.Duration // that it gives at most
 	skew  time.Duration // of its clock
+	uid   string        // of the service account
 	err   error
 	log   bytes.Buffer
 }
@@ -33,7 +34,7 @@ type issuer struct {
 var account = Account{types.NamespacedName{Namespace: "kube-system", Name: "pod-checkpointer"}, "node-uid"}
 
 func newIssuer(t *testing.T) *issuer {
-	i := &issuer{t: t, life: lifetime}
+	i := &issuer{t: t, life: lifetime, uid: "account-uid"}
 	c := Defaults()
 	c.Node, c.StateDir, c.APIEndpoint = "master-1", t.TempDir(), "https://10.0.0.1:6443"
 	source := t.TempDir()
@@ -49,9 +50,21 @@ func (i *issuer) issue(_ context.Context, r api.TokenRequest) (api.Token, error)
 	}
 	now := time.Now().Truncate(time.Second).Add(i.skew)
 	t := api.Token{Issued: now, Expires: now.Add(min(r.Lifetime, i.life)), CA: []byte("ca"), Endpoint: "https://10.0.0.1:6443"}
-	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"kubernetes.io":{"node":{"uid":%q}}}`, t.Issued.Unix(), t.Expires.Unix(), r.NodeUID)
-	t.Value = "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".secret"
+	t.Value = i.signed(r, t)
 	return t, nil
+}
+
+// signed is a token for the service account as the API server has it now.
+func (i *issuer) signed(r api.TokenRequest, t api.Token) string {
+	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"kubernetes.io":{"namespace":%q,"serviceaccount":{"name":%q,"uid":%q},"node":{"uid":%q}}}`,
+		t.Issued.Unix(), t.Expires.Unix(), r.ServiceAccount.Namespace, r.ServiceAccount.Name, i.uid, r.NodeUID)
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".secret"
+}
+
+// mounts has the pod's own token be one that is issued now.
+func (i *issuer) mounts() {
+	token := i.signed(api.TokenRequest{ServiceAccount: account.NamespacedName}, api.Token{Issued: time.Now(), Expires: time.Now().Add(time.Hour)})
+	require.NoError(i.t, os.WriteFile(filepath.Join(i.source, "token"), []byte(token), 0o600))
 }
 
 // again is a check after a while; it returns how often the API server was asked.
@@ -118,6 +131,52 @@ func TestCredentialsAreRenewedByTheNodesOwnClock(t *testing.T) {
 	})
 }
 
+// By the clock of the node each token has expired when it comes.
+func TestCredentialsThatHaveExpiredAreRenewedAtAPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := newIssuer(t)
+		i.life, i.skew = 12*time.Hour, -48*time.Hour
+		i.serve(&account)
+		require.Equal(t, 1, i.again(0))
+		for range 3 {
+			require.Zero(t, i.again(doubt-time.Second))
+			require.Equal(t, 1, i.again(time.Second))
+		}
+		require.Contains(t, i.log.String(), "why=expired")
+		i.keeper = newKeeper(i.config, i.issue, i.source, i.keeper.log) // as after a restart
+		i.serve(&account)
+		require.Equal(t, 1, i.again(0), "one in each process")
+		require.Zero(t, i.again(time.Minute))
+	})
+}
+
+// The clock was years ahead when they were written, and was set right since.
+func TestCredentialsOfTheFutureAreRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := newIssuer(t)
+		i.serve(&account)
+		require.Equal(t, 1, i.again(0))
+		written := func(in time.Duration) {
+			at := time.Now().Add(in)
+			require.NoError(t, os.Chtimes(i.path(), at, at))
+		}
+		written(2*doubt + ahead - time.Second) // a short while ahead, by then
+		require.Zero(t, i.again(2*doubt))
+		written(10 * lifetime)
+		i.err = api.ErrForbidden
+		for range 2 {
+			require.Equal(t, 1, i.again(time.Minute), "one that failed is tried each minute")
+			require.NotEmpty(t, i.credentials().Problem)
+		}
+		i.err = nil
+		require.Equal(t, 1, i.again(0))
+		require.Contains(t, i.log.String(), "written in the future")
+		written(10 * lifetime) // by whatever keeps the time of that file
+		require.Zero(t, i.again(doubt-time.Second))
+		require.Equal(t, 1, i.again(time.Second))
+	})
+}
+
 func TestCredentialsFollowWhatChanges(t *testing.T) {
 	for why, change := range map[string]func(*issuer){
 		"absent":                    func(i *issuer) { require.NoError(i.t, os.Remove(i.path())) },
@@ -136,6 +195,34 @@ func TestCredentialsFollowWhatChanges(t *testing.T) {
 		require.Equal(t, 1, i.again(0), why)
 		require.Contains(t, i.log.String(), why)
 	}
+}
+
+func TestCredentialsFollowTheServiceAccount(t *testing.T) {
+	i := newIssuer(t)
+	i.serve(&account)
+	i.mounts()
+	require.Equal(t, 1, i.again(0))
+	for _, change := range []func(){
+		func() {
+			i.serve(&Account{types.NamespacedName{Namespace: "kube-system", Name: "another"}, account.NodeUID})
+		},
+		func() {
+			i.serve(&Account{types.NamespacedName{Namespace: "elsewhere", Name: "another"}, account.NodeUID})
+		},
+		func() { i.serve(&account) },
+		func() { i.uid = "made anew"; i.mounts() },
+	} {
+		require.Zero(t, i.again(0))
+		change()
+		require.Equal(t, 1, i.again(0))
+	}
+	require.Zero(t, i.again(0))
+	require.Equal(t, 4, strings.Count(i.log.String(), "of another service account"))
+
+	i.config.Kubeconfig = "/etc/kubernetes/pod-checkpointer.conf" // and not the pod's own token
+	i.uid = "made anew again"
+	i.mounts()
+	require.Zero(t, i.again(0))
 }
 
 func TestCredentialsOfAKubeconfigAreNotComparedWithThePod(t *testing.T) {

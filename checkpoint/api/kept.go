@@ -6,48 +6,58 @@ import (
 	"errors"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// ParseKubeconfig is the reverse of [Kubeconfig]: the token in it, and the UID of the
-// Node that it is bound to, "" where it does not say. It checks no signature, and an
-// error holds nothing of what was read.
-func ParseKubeconfig(data []byte) (t Token, nodeUID string, err error) {
+// Claims is whose a token is. What it does not say is "".
+type Claims struct {
+	Account    types.NamespacedName // the service account
+	AccountUID string
+	NodeUID    string // of the Node that it is bound to
+}
+
+// ParseKubeconfig is the reverse of [Kubeconfig]: the token in it. It checks no
+// signature, and an error holds nothing of what was read.
+func ParseKubeconfig(data []byte) (Token, error) {
 	file, err := clientcmd.Load(data)
 	if err != nil {
-		return Token{}, "", errors.New("it is no kubeconfig") // a decoder quotes what it could not read
+		return Token{}, errors.New("it is no kubeconfig") // a decoder quotes what it could not read
 	}
 	context := file.Contexts[file.CurrentContext]
 	if context == nil {
-		return Token{}, "", errors.New("it has no current context")
+		return Token{}, errors.New("it has no current context")
 	}
 	cluster, user := file.Clusters[context.Cluster], file.AuthInfos[context.AuthInfo]
 	if cluster == nil || user == nil || user.Token == "" {
-		return Token{}, "", errors.New("it has no token")
+		return Token{}, errors.New("it has no token")
 	}
-	t = Token{Value: user.Token, CA: cluster.CertificateAuthorityData, Endpoint: cluster.Server}
+	t := Token{Value: user.Token, CA: cluster.CertificateAuthorityData, Endpoint: cluster.Server}
 	t.Issued, t.Expires = lifetime(t.Value)
 	if t.Issued.IsZero() || t.Expires.IsZero() {
-		return Token{}, "", errors.New("its token does not say how long it counts")
+		return Token{}, errors.New("its token does not say how long it counts")
 	}
-	return t, boundTo(t.Value), nil
+	return t, nil
 }
 
-// boundTo is the UID of the Node in a token (kubernetes v1.37,
-// pkg/serviceaccount/claims.go, privateClaims).
-func boundTo(token string) string {
+// ClaimsOf reads from the token of a service account whose it is (kubernetes v1.37,
+// pkg/serviceaccount/claims.go, privateClaims); the zero value for any other text. It
+// checks no signature.
+func ClaimsOf(token string) Claims {
+	type ref struct{ Name, UID string }
 	var claims struct {
 		Kubernetes struct {
-			Node struct {
-				UID string `json:"uid"`
-			} `json:"node"`
+			Namespace      string
+			ServiceAccount ref
+			Node           ref
 		} `json:"kubernetes.io"`
 	}
 	_, payload, _ := strings.Cut(token, ".")
 	payload, _, _ = strings.Cut(payload, ".")
 	data, err := base64.RawURLEncoding.DecodeString(payload)
 	if err != nil || json.Unmarshal(data, &claims) != nil {
-		return ""
+		return Claims{}
 	}
-	return claims.Kubernetes.Node.UID
+	k := claims.Kubernetes
+	return Claims{types.NamespacedName{Namespace: k.Namespace, Name: k.ServiceAccount.Name}, k.ServiceAccount.UID, k.Node.UID}
 }

@@ -1,10 +1,12 @@
 package api_test
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api/apitest"
@@ -17,10 +19,10 @@ func TestWhatAKubeconfigKeepsOfAToken(t *testing.T) {
 	got, err := token(t, p.client(t), asked)
 	require.NoError(t, err)
 	data := api.Kubeconfig(got)
-	kept, node, err := api.ParseKubeconfig(data)
+	kept, err := api.ParseKubeconfig(data)
 	require.NoError(t, err)
 	require.Equal(t, got, kept)
-	require.Equal(t, asked.NodeUID, node)
+	require.Equal(t, asked.NodeUID, api.ClaimsOf(kept.Value).NodeUID)
 
 	for why, broken := range map[string]string{
 		"it is no kubeconfig":           "token: " + got.Value + "\n{",
@@ -28,8 +30,21 @@ func TestWhatAKubeconfigKeepsOfAToken(t *testing.T) {
 		"it has no token":               strings.ReplaceAll(string(data), "token:", "username:"),
 		"its token does not say how lo": strings.ReplaceAll(string(data), got.Value, "opaque"),
 	} {
-		_, _, err := api.ParseKubeconfig([]byte(broken))
+		_, err := api.ParseKubeconfig([]byte(broken))
 		require.ErrorContains(t, err, why)
 		require.NotContains(t, err.Error(), got.Value)
+	}
+}
+
+func TestWhoseATokenIs(t *testing.T) {
+	of := func(claims string) string {
+		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".secret"
+	}
+	require.Equal(t, api.Claims{
+		Account: types.NamespacedName{Namespace: "kube-system", Name: "pod-checkpointer"}, AccountUID: "account-uid", NodeUID: "node-uid",
+	}, api.ClaimsOf(of(`{"iat":1,"kubernetes.io":{"namespace":"kube-system","node":{"name":"master-0","uid":"node-uid"},
+		"serviceaccount":{"name":"pod-checkpointer","uid":"account-uid"}}}`)))
+	for _, other := range []string{"", "opaque", "a.b.c", of("{}"), of(`{"kubernetes.io":7}`)} {
+		require.Zero(t, api.ClaimsOf(other), other)
 	}
 }
