@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -89,7 +90,7 @@ func (c Config) Validate() error {
 		bad("socket", fmt.Sprintf("a path of at most %d bytes", longestSocket), fmt.Sprintf("%q", c.Socket))
 	}
 	if c.APIEndpoint != "" && !endpoint(c.APIEndpoint) {
-		bad("api-endpoint", "an https URL without a path, such as https://10.0.0.1:6443", fmt.Sprintf("%q", c.APIEndpoint))
+		bad("api-endpoint", "an https URL without a path, such as https://10.0.0.1:6443 or https://[fd00::1]:6443", fmt.Sprintf("%q", c.APIEndpoint))
 	}
 	if socket, ok := strings.CutPrefix(c.CRIEndpoint, "unix://"); !ok || !filepath.IsAbs(socket) {
 		bad("cri-endpoint", "unix:// and the absolute path of a socket", fmt.Sprintf("%q", c.CRIEndpoint))
@@ -111,6 +112,22 @@ func (c Config) Validate() error {
 
 // longestSocket is what the kernel takes for the path of a socket (unix(7)).
 const longestSocket = 107
+
+// Bracketed puts the brackets around the IPv6 address of an https URL that has none,
+// but a port: https://fd00::1:6443 is https://[fd00::1]:6443, so that one manifest with
+// $(HOST_IP):6443 is right for either family. Any other text comes back as it is.
+func Bracketed(endpoint string) string {
+	authority, ok := strings.CutPrefix(endpoint, "https://")
+	colon := strings.LastIndexByte(authority, ':')
+	if !ok || colon < 0 {
+		return endpoint
+	}
+	host, port := authority[:colon], authority[colon+1:]
+	if ip, err := netip.ParseAddr(host); err != nil || !ip.Is6() || ip.Zone() != "" || port == "" {
+		return endpoint
+	}
+	return "https://" + net.JoinHostPort(host, port)
+}
 
 // endpoint: a client appends the paths of the API to it, and brings credentials.
 func endpoint(text string) bool {

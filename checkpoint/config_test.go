@@ -41,7 +41,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		{`--namespaces must be names of namespaces, not "../etc"`, func(c *Config) { c.Namespaces = []string{"kube-system", "../etc"} }},
 		{`--socket must be a clean absolute path below /, not "daemon.sock"`, func(c *Config) { c.Socket = "daemon.sock" }},
 		{`--socket must be a path of at most 107 bytes, not "/run/`, func(c *Config) { c.Socket = "/run/" + strings.Repeat("x", 103) }},
-		{`--api-endpoint must be an https URL without a path, such as https://10.0.0.1:6443, not "http://10.0.0.1:6443"`, func(c *Config) { c.APIEndpoint = "http://10.0.0.1:6443" }},
+		{`--api-endpoint must be an https URL without a path, such as https://10.0.0.1:6443 or https://[fd00::1]:6443, not "http://10.0.0.1:6443"`, func(c *Config) { c.APIEndpoint = "http://10.0.0.1:6443" }},
 		{`--api-endpoint must be `, func(c *Config) { c.APIEndpoint = "10.0.0.1:6443" }},
 		{`--api-endpoint must be `, func(c *Config) { c.APIEndpoint = "https://:6443" }},
 		{`--api-endpoint must be `, func(c *Config) { c.APIEndpoint = "https://10.0.0.1:6443/api?x=y" }},
@@ -77,6 +77,33 @@ func TestEndpointsOfTheAPI(t *testing.T) {
 		c := validConfig()
 		c.APIEndpoint = url
 		require.NoError(t, c.Validate(), url)
+	}
+}
+
+func TestAnEndpointGetsItsBrackets(t *testing.T) {
+	for given, want := range map[string]string{
+		"https://fd00::1:6443":            "https://[fd00::1]:6443",
+		"https://fd00:0:0:0:0:0:0:1:6443": "https://[fd00:0:0:0:0:0:0:1]:6443",
+		"https://::1:6443":                "https://[::1]:6443",
+		"https://::ffff:10.0.0.1:6443":    "https://[::ffff:10.0.0.1]:6443",
+		"https://[fd00::1]:6443":          "https://[fd00::1]:6443",
+		"https://[fd00::1]":               "https://[fd00::1]",
+		"https://10.0.0.1:6443":           "https://10.0.0.1:6443",
+		"https://api.example:6443":        "https://api.example:6443",
+		"":                                "",
+	} {
+		c := validConfig()
+		c.APIEndpoint = Bracketed(given)
+		require.Equal(t, want, c.APIEndpoint)
+		require.NoError(t, c.Validate(), given)
+	}
+	for _, wrong := range []string{
+		"https://fd00::1:", "https://fd00::1:6443/api", "https://fd00::1:port", "https://fd00:0:0:0:0:0:0:1",
+		"https://fe80::1%eth0:6443", "http://fd00::1:6443",
+	} {
+		c := validConfig()
+		c.APIEndpoint = Bracketed(wrong)
+		require.ErrorContains(t, c.Validate(), "--api-endpoint must be ", wrong)
 	}
 }
 

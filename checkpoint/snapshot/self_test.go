@@ -96,6 +96,15 @@ func TestSelfIsTheSameForEveryPodOfATemplate(t *testing.T) {
 	}
 }
 
+// The flag is the template's, and the address a literal as the downward API has it.
+func TestSelfOfANodeWithIPv6(t *testing.T) {
+	pod := daemonPod(t)
+	pod.Status.HostIP = "fd00::1"
+	_, static := selfOf(t, pod)
+	require.Contains(t, static.Spec.Containers[0].Env, v1.EnvVar{Name: "HOST_IP", Value: "fd00::1"})
+	require.Contains(t, static.Spec.Containers[0].Command, "--api-endpoint=https://$(HOST_IP):6443")
+}
+
 func TestSelfSpecIsIdempotent(t *testing.T) {
 	_, static := selfOf(t, daemonPod(t))
 	again := static.Spec.DeepCopy()

@@ -24,7 +24,7 @@ var later = map[string]string{
 func bind(flags *pflag.FlagSet, c *checkpoint.Config) {
 	flags.StringVar(&c.Node, "node-name", c.Node, "this node, as the API server knows it (default $NODE_NAME, else the lower-cased hostname)")
 	flags.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "credentials for the API server; read again when the file changes (default the pod's service account, else <state-dir>/kubeconfig)")
-	flags.StringVar(&c.APIEndpoint, "api-endpoint", c.APIEndpoint, "https URL of the API server, for the pod's service account (default https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT)")
+	flags.StringVar(&c.APIEndpoint, "api-endpoint", c.APIEndpoint, "https URL of the API server, for the pod's service account; before a port an IPv6 address needs no brackets (default https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT)")
 	flags.StringVar(&c.CRIEndpoint, "cri-endpoint", c.CRIEndpoint, "socket of the container runtime, which must speak CRI v1")
 	flags.StringVar(&c.StaticPodDir, "static-pod-dir", c.StaticPodDir, "the kubelet's staticPodPath")
 	flags.StringVar(&c.KubeletDir, "kubelet-dir", c.KubeletDir, "the kubelet's root directory, for its podresources and pods sockets")
@@ -88,6 +88,7 @@ func configure(cmd *cobra.Command, c *checkpoint.Config, getenv func(string) str
 	if host, port := getenv("KUBERNETES_SERVICE_HOST"), getenv("KUBERNETES_SERVICE_PORT"); host != "" && port != "" {
 		c.Service = "https://" + net.JoinHostPort(host, port)
 	}
+	c.APIEndpoint = checkpoint.Bracketed(c.APIEndpoint)
 	if err := c.Validate(); err != nil {
 		wrong = append(wrong, err)
 	}
