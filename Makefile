@@ -4,7 +4,7 @@ CACHE    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pod-checkpointer
 GOLANGCI := v2.15.0
 LINTER   := $(CACHE)/golangci-lint-$(GOLANGCI)/golangci-lint
 TAGS     := grpcnotrace
-E2E      := go test -tags $(TAGS),e2e -count=1 -timeout 30m -v ./test/e2e
+E2E      := go test -tags $(TAGS),e2e -count=1 -timeout 40m -v ./test/e2e
 BUILD    := CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags '-s -w'
 STAGES   := lint unit sim e2e pairs
 
