@@ -27,6 +27,24 @@ type parents struct {
 	refused map[string]string      // by UID: why not
 	unknown map[string]string      // by UID: which of its objects could not be read
 	finding map[string][]string    // by UID: what a user ought to know
+	same    map[saved]bool         // what is known already: to find out digests each Secret
+}
+
+// saved is the question whether the draft of a parent is the same as a generation.
+type saved struct {
+	uid string
+	seq int64
+}
+
+// in tells whether the draft of a parent is that generation, and asks only once.
+func (p parents) in(g store.Generation, uid string) bool {
+	of := saved{uid, g.Seq}
+	same, known := p.same[of]
+	if !known {
+		same = g.Same(p.drafts[uid])
+		p.same[of] = same
+	}
+	return same
 }
 
 // drafts makes the snapshots of a view once, not in each pass.
@@ -64,7 +82,7 @@ func draw(view *api.View, c Config) *parentsByWorkload {
 		key := store.Key{Namespace: namespace, Workload: workload}
 		p, ok := out.workloads[key]
 		if !ok {
-			p = parents{drafts: map[string]store.Draft{}, refused: map[string]string{}, unknown: map[string]string{}, finding: map[string][]string{}}
+			p = parents{drafts: map[string]store.Draft{}, refused: map[string]string{}, unknown: map[string]string{}, finding: map[string][]string{}, same: map[saved]bool{}}
 		}
 		p.add(pod, view, c)
 		out.workloads[key] = p
@@ -152,8 +170,8 @@ func (o *observer) parents(s *sight, record store.Workload, d *details) Observed
 	}
 	out := Parents{Refused: p.refused[p.newest], Saved: map[string]bool{}}
 	if len(record.Generations) > 0 {
-		for uid, draft := range p.drafts {
-			out.Saved[uid] = record.Generations[0].Same(draft)
+		for uid := range p.drafts {
+			out.Saved[uid] = p.in(record.Generations[0], uid)
 		}
 	}
 	d.findings = append(d.findings, p.finding[p.newest]...)

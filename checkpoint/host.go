@@ -106,17 +106,16 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 }
 
 // relax lets go of memory when nothing was in motion for a while, and from then on of
-// the pages of the program that ran for once.
+// the pages of the program that a pass ran.
 func (h *Host) relax(hurry bool) {
 	now := h.Now()
 	switch {
 	case hurry || h.busy == 0:
 		h.busy, h.rests = now, false
 	case !h.rests && now-h.busy >= restful:
-		h.busy, h.rests = now, true
+		h.rests = true
 		LetGo()
-	case h.rests && now-h.busy >= unused:
-		h.busy = now
+	case h.rests:
 		_ = unmapProgram() // it is but larger then
 	}
 }

@@ -13,12 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// restful is for how long nothing was in motion when memory is let go of.
-	restful = time.Minute
-	// unused is how long a page of the program stays that nothing runs at rest.
-	unused = 15 * time.Second
-)
+// restful is for how long nothing was in motion when memory is let go of.
+const restful = time.Minute
 
 // LetGo gives the system what memory this process needs no more once it has started or
 // been busy: the free part of the heap, and the pages of the program that ran then.
