@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -106,6 +107,9 @@ func (p *parents) add(pod *v1.Pod, view *api.View, c Config) {
 	}
 	objects := snapshot.Objects{Secrets: map[string]*v1.Secret{}}
 	for _, ref := range snapshot.References(pod) {
+		if ref.Kind != snapshot.Secret {
+			continue // refused by their fields
+		}
 		name := types.NamespacedName{Namespace: pod.Namespace, Name: ref.Name}
 		if err := view.Failed[name]; err != nil {
 			p.unknown[uid] = "secret " + name.String() + ": " + err.Error()
@@ -115,7 +119,7 @@ func (p *parents) add(pod *v1.Pod, view *api.View, c Config) {
 			objects.Secrets[ref.Name] = secret
 		}
 	}
-	taken, err := snapshot.Take(pod, objects, snapshot.Config{LockDir: c.LockDir, Node: c.Node})
+	taken, err := snapshot.Take(pod, objects, snapshot.Config{LockDir: c.LockDir, BinDir: c.BinDir, Node: c.Node, Endpoint: inCluster(c, view)})
 	if err != nil {
 		p.refused[uid] = err.Error()
 		return
@@ -126,6 +130,14 @@ func (p *parents) add(pod *v1.Pod, view *api.View, c Config) {
 		return
 	}
 	p.drafts[uid], p.finding[uid] = draft, append(taken.Findings, surges(pod, view)...)
+}
+
+// inCluster is where a checkpoint's in-cluster clients find the API server.
+func inCluster(c Config, view *api.View) string {
+	if c.APIEndpoint != "" || view.NodeIP == "" {
+		return c.APIEndpoint
+	}
+	return "https://" + net.JoinHostPort(view.NodeIP, "6443")
 }
 
 // surges: a DaemonSet that starts the new pod first ends the old one once the new

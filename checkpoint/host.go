@@ -241,6 +241,9 @@ func referenced(pod *v1.Pod) (names []types.NamespacedName, protected bool) {
 		return nil, false
 	}
 	for _, ref := range snapshot.References(pod) {
+		if ref.Kind != snapshot.Secret {
+			continue // refused by their fields
+		}
 		names = append(names, types.NamespacedName{Namespace: pod.Namespace, Name: ref.Name})
 	}
 	return names, true

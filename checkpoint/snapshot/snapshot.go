@@ -11,8 +11,6 @@ package snapshot
 import (
 	"fmt"
 	"io/fs"
-	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,15 +18,10 @@ import (
 
 // Config is what a snapshot has to know of this node.
 type Config struct {
-	LockDir string // the host's directory of lock files
-	Node    string // name of this node; "" leaves the parent's unchecked
-}
-
-// Objects are the API objects that References names, by their name in the
-// pod's namespace. A key that is absent means that the API server knows no such
-// object; a caller that could not find out must not ask for a snapshot.
-type Objects struct {
-	Secrets map[string]*v1.Secret
+	LockDir  string // the host's directory of lock files
+	BinDir   string // the host's directory with lock-exec
+	Node     string // name of this node; "" leaves the parent's unchecked
+	Endpoint string // https URL where in-cluster clients on this node find the API server; "": not known
 }
 
 // Snapshot is a parent made static.
@@ -100,28 +93,4 @@ func Take(pod *v1.Pod, o Objects, c Config) (*Snapshot, error) {
 		return nil, err
 	}
 	return &Snapshot{Pod: static, Volumes: volumes, Facts: facts, Findings: findings(&pod.Spec, facts)}, nil
-}
-
-// Reference names a Secret that a pod's volumes need.
-type Reference struct {
-	Namespace, Name string
-	Optional        bool // every volume that names it can do without
-}
-
-// References lists the Secrets that the volumes of pod name, each once, sorted.
-func References(pod *v1.Pod) []Reference {
-	var refs []Reference
-	for _, v := range pod.Spec.Volumes {
-		if v.Secret == nil || v.Secret.SecretName == "" {
-			continue
-		}
-		ref := Reference{pod.Namespace, v.Secret.SecretName, isTrue(v.Secret.Optional)}
-		if i := slices.IndexFunc(refs, func(r Reference) bool { return r.Name == ref.Name }); i >= 0 {
-			refs[i].Optional = refs[i].Optional && ref.Optional
-			continue
-		}
-		refs = append(refs, ref)
-	}
-	slices.SortFunc(refs, func(a, b Reference) int { return strings.Compare(a.Name, b.Name) })
-	return refs
 }

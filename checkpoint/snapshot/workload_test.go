@@ -157,5 +157,5 @@ func TestReferences(t *testing.T) {
 	}
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n"}, Spec: v1.PodSpec{Volumes: []v1.Volume{
 		volume("b", true), volume("a", true), volume("b", false), {}, volume("", false)}}}
-	require.Equal(t, []Reference{{"n", "a", true}, {"n", "b", false}}, References(pod))
+	require.Equal(t, []Reference{{Secret, "n", "a", true}, {Secret, "n", "b", false}}, References(pod))
 }
