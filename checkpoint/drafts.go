@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
@@ -105,19 +104,10 @@ func (p *parents) add(pod *v1.Pod, view *api.View, c Config) {
 	if p.newest == "" && !ending {
 		p.newest = uid
 	}
-	objects := snapshot.Objects{Secrets: map[string]*v1.Secret{}}
-	for _, ref := range snapshot.References(pod) {
-		if ref.Kind != snapshot.Secret {
-			continue // refused by their fields
-		}
-		name := types.NamespacedName{Namespace: pod.Namespace, Name: ref.Name}
-		if err := view.Failed[name]; err != nil {
-			p.unknown[uid] = "secret " + name.String() + ": " + err.Error()
-			return
-		}
-		if secret := view.Secrets[name]; secret != nil {
-			objects.Secrets[ref.Name] = secret
-		}
+	objects, err := objectsOf(pod, view)
+	if err != nil {
+		p.unknown[uid] = err.Error()
+		return
 	}
 	taken, err := snapshot.Take(pod, objects, snapshot.Config{LockDir: c.LockDir, BinDir: c.BinDir, Node: c.Node, Endpoint: inCluster(c, view)})
 	if err != nil {
@@ -130,6 +120,33 @@ func (p *parents) add(pod *v1.Pod, view *api.View, c Config) {
 		return
 	}
 	p.drafts[uid], p.finding[uid] = draft, append(taken.Findings, surges(pod, view)...)
+}
+
+// objectsOf are those that a pod names, as the view has them. An error says which of
+// them is unknown, and why.
+func objectsOf(pod *v1.Pod, view *api.View) (snapshot.Objects, error) {
+	o := snapshot.Objects{Secrets: map[string]*v1.Secret{}, ConfigMaps: map[string]*v1.ConfigMap{}}
+	for _, ref := range refsOf(pod) {
+		if err := view.Failed[ref]; err != nil {
+			return o, err
+		}
+		if secret := view.Secrets[ref]; secret != nil {
+			o.Secrets[ref.Name] = secret
+		}
+		if configMap := view.ConfigMaps[ref]; configMap != nil {
+			o.ConfigMaps[ref.Name] = configMap
+		}
+	}
+	return o, nil
+}
+
+// refsOf are the objects that a pod names.
+func refsOf(pod *v1.Pod) []api.Ref {
+	var refs []api.Ref
+	for _, r := range snapshot.References(pod) {
+		refs = append(refs, api.Ref{Kind: api.Kind(r.Kind), Namespace: r.Namespace, Name: r.Name})
+	}
+	return refs
 }
 
 // inCluster is where a checkpoint's in-cluster clients find the API server.

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
@@ -127,26 +126,26 @@ func TestASuccessorWithTheSameSpecIsSavedAlready(t *testing.T) {
 
 // No half of a generation is ever saved.
 func TestAParentWithoutItsSecretIsNotSaved(t *testing.T) {
-	certs := types.NamespacedName{Namespace: "kube-system", Name: "certs"}
+	certs := api.Ref{Kind: api.Secret, Namespace: "kube-system", Name: "certs"}
 	n := newNode(t)
 	view := func(v api.View) {
 		v.Pods = []v1.Pod{*parent(t, "parent", withSecret)}
 		n.sources.api.value = &v
 	}
-	view(api.View{Failed: map[types.NamespacedName]error{certs: errors.New("403 Forbidden")}})
+	view(api.View{Failed: map[api.Ref]error{certs: errors.New("get secrets certs in namespace kube-system: forbidden")}})
 	w, d := n.look()
 	_, ok := w.API.Value()
 	require.False(t, ok, "what could not be read is unknown, not absent")
-	require.Equal(t, "secret kube-system/certs: 403 Forbidden", w.API.Why())
+	require.Equal(t, "get secrets certs in namespace kube-system: forbidden", w.API.Why())
 	require.Nil(t, d.draft)
 
-	view(api.View{Missing: map[types.NamespacedName]bool{certs: true}})
+	view(api.View{Missing: map[api.Ref]bool{certs: true}})
 	w, d = n.look()
 	require.False(t, seen(t, w).Changed)
 	require.Contains(t, seen(t, w).Refused, "certs")
 	require.Nil(t, d.draft)
 
-	view(api.View{Secrets: map[types.NamespacedName]*v1.Secret{certs: {Data: map[string][]byte{"tls.key": []byte("secret")}}}})
+	view(api.View{Secrets: map[api.Ref]*v1.Secret{certs: {Data: map[string][]byte{"tls.key": []byte("secret")}}}})
 	w, d = n.look()
 	require.True(t, seen(t, w).Changed)
 	require.Len(t, d.draft.Volumes, 1)

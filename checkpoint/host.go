@@ -12,7 +12,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -235,18 +234,12 @@ func (h *Host) askImages(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// referenced are the Secrets that a protected pod needs.
-func referenced(pod *v1.Pod) (names []types.NamespacedName, protected bool) {
+// referenced are the objects that a protected pod needs.
+func referenced(pod *v1.Pod) (refs []api.Ref, protected bool) {
 	if !snapshot.Wanted(pod) {
 		return nil, false
 	}
-	for _, ref := range snapshot.References(pod) {
-		if ref.Kind != snapshot.Secret {
-			continue // refused by their fields
-		}
-		names = append(names, types.NamespacedName{Namespace: pod.Namespace, Name: ref.Name})
-	}
-	return names, true
+	return refsOf(pod), true
 }
 
 // EndProcess ends a process: at once where grace is 0, else in the background.

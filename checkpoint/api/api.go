@@ -1,5 +1,5 @@
 // Package api is the API server's view of one node: the pods bound to it, the
-// Secrets that they name, their owners, and who is answering.
+// Secrets and ConfigMaps that they name, their owners, and who is answering.
 //
 // A View is whole or it is an error, and an error means unknown: it never reads
 // as "no such pod". Nothing is kept from one View to the next. Each reads the
@@ -17,7 +17,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
 )
@@ -43,16 +42,17 @@ type View struct {
 	NodeUID         string
 	NodeIP          string // the Node's first InternalIP; "" until its kubelet has reported one
 
-	// Every Secret that a protected pod refers to is in exactly one of these.
-	Secrets map[types.NamespacedName]*corev1.Secret
-	Missing map[types.NamespacedName]bool  // the API server says that there is none
-	Failed  map[types.NamespacedName]error // unknown; matches the same errors as View's
+	// Every object that a protected pod refers to is in exactly one of these.
+	Secrets    map[Ref]*corev1.Secret
+	ConfigMaps map[Ref]*corev1.ConfigMap
+	Missing    map[Ref]bool  // the API server says that there is none
+	Failed     map[Ref]error // unknown; names the object, and matches the same errors as View's
 
 	Owners map[Owner]OwnerSpec // of each protected pod that OwnerOf knows one of
 }
 
-// Wanted says of a pod whether it is protected, and which Secrets it then needs.
-type Wanted func(*corev1.Pod) (secrets []types.NamespacedName, protected bool)
+// Wanted says of a pod whether it is protected, and which objects it then needs.
+type Wanted func(*corev1.Pod) (refs []Ref, protected bool)
 
 // Client asks for Views, and awaits that one is out of date. Between its calls it
 // holds no connection and no file; it is safe for concurrent use.
@@ -79,7 +79,7 @@ func New(config Config) (*Client, error) {
 }
 
 // View asks the API server once, within the deadline of ctx, and never retries.
-// An error of a Secret or of an owner is in the View; any other makes the View
+// An error of an object or of an owner is in the View; any other makes the View
 // unknown and matches one of the errors of this package, or context.Canceled.
 func (c *Client) View(ctx context.Context, wanted Wanted) (View, error) {
 	ctx = klog.NewContext(ctx, klog.New(nil)) // or client-go writes warnings and read errors to stderr
@@ -145,40 +145,4 @@ func (c *Client) list(ctx context.Context, s *server, v *View) error {
 		}
 	}
 	return nil
-}
-
-// named asks for what the protected pods name, each once, even after one has
-// failed: a Role may allow some of them.
-func (c *Client) named(ctx context.Context, s *server, v *View, wanted Wanted) {
-	v.Secrets = make(map[types.NamespacedName]*corev1.Secret)
-	v.Missing = make(map[types.NamespacedName]bool)
-	v.Failed = make(map[types.NamespacedName]error)
-	v.Owners = make(map[Owner]OwnerSpec)
-	for i := range v.Pods {
-		secrets, protected := wanted(&v.Pods[i])
-		if !protected {
-			continue
-		}
-		for _, ref := range secrets {
-			if v.Secrets[ref] == nil && !v.Missing[ref] && v.Failed[ref] == nil {
-				secret(ctx, s, v, ref)
-			}
-		}
-		owner, ok := OwnerOf(&v.Pods[i])
-		if _, asked := v.Owners[owner]; ok && !asked {
-			v.Owners[owner] = s.owner(ctx, owner)
-		}
-	}
-}
-
-func secret(ctx context.Context, s *server, v *View, ref types.NamespacedName) {
-	secret, err := get[*corev1.Secret](ctx, s, "secrets", ref.Namespace, ref.Name)
-	switch {
-	case err == nil:
-		v.Secrets[ref] = secret
-	case errors.Is(err, errNotFound):
-		v.Missing[ref] = true
-	default:
-		v.Failed[ref] = err
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api/apitest"
@@ -22,11 +21,12 @@ const secretValue = "c0rrect-h0rse"
 func TestViewHoldsWhatTheNodeHas(t *testing.T) {
 	s := start(t)
 	s.Put(
-		pod("kube-system", "kube-apiserver-x", "master-0", "certs", "gone", "certs"),
+		configured(pod("kube-system", "kube-apiserver-x", "master-0", "certs", "gone", "certs"), "certs"),
 		pod("kube-system", "elsewhere", "master-1", "other"),
 		pod("default", "not-asked-for", "master-0", "other"),
 		secret("kube-system", "certs"),
 		secret("kube-system", "other"),
+		configMap("kube-system", "certs"),
 	)
 	v, err := view(t, client(t, s.Kubeconfig()))
 	require.NoError(t, err)
@@ -39,7 +39,9 @@ func TestViewHoldsWhatTheNodeHas(t *testing.T) {
 	assert.Equal(t, s.Revision(), v.ResourceVersion)
 	assert.Equal(t, []byte(secretValue), v.Secrets[name("certs")].Data["key"])
 	assert.Len(t, v.Secrets, 1)
-	assert.Equal(t, map[types.NamespacedName]bool{name("gone"): true}, v.Missing)
+	assert.Equal(t, "not a secret", v.ConfigMaps[api.Ref{Kind: api.ConfigMap, Namespace: "kube-system", Name: "certs"}].Data["key"])
+	assert.Len(t, v.ConfigMaps, 1)
+	assert.Equal(t, map[api.Ref]bool{name("gone"): true}, v.Missing)
 	assert.Empty(t, v.Failed)
 	assert.Equal(t, []string{
 		"GET /api/v1/namespaces/kube-system",
@@ -48,6 +50,7 @@ func TestViewHoldsWhatTheNodeHas(t *testing.T) {
 		"GET /api/v1/namespaces/kube-system/pods?fieldSelector=spec.nodeName%3Dmaster-0",
 		"GET /api/v1/namespaces/kube-system/secrets/certs",
 		"GET /api/v1/namespaces/kube-system/secrets/gone",
+		"GET /api/v1/namespaces/kube-system/configmaps/certs",
 	}, s.Requests())
 }
 
@@ -253,10 +256,14 @@ func viewWithin(t *testing.T, c *api.Client, d time.Duration) (api.View, error) 
 	return v, err
 }
 
-// refs names the Secrets of a pod's volumes.
-func refs(p *corev1.Pod) (names []types.NamespacedName, protected bool) {
+// refs names the objects of a pod's volumes.
+func refs(p *corev1.Pod) (names []api.Ref, protected bool) {
 	for _, v := range p.Spec.Volumes {
-		names = append(names, types.NamespacedName{Namespace: p.Namespace, Name: v.Secret.SecretName})
+		if v.Secret != nil {
+			names = append(names, api.Ref{Kind: api.Secret, Namespace: p.Namespace, Name: v.Secret.SecretName})
+		} else {
+			names = append(names, api.Ref{Kind: api.ConfigMap, Namespace: p.Namespace, Name: v.ConfigMap.Name})
+		}
 	}
 	return names, p.Labels["protected"] != "no"
 }
@@ -290,8 +297,25 @@ func secret(namespace, name string) *corev1.Secret {
 	}
 }
 
-func name(secret string) types.NamespacedName {
-	return types.NamespacedName{Namespace: "kube-system", Name: secret}
+// configured is the pod with volumes of ConfigMaps.
+func configured(p *corev1.Pod, configMaps ...string) *corev1.Pod {
+	for _, name := range configMaps {
+		source := corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}
+		source.ConfigMap.Name = name
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
+	}
+	return p
+}
+
+func configMap(namespace, name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Data:       map[string]string{"key": "not a secret"},
+	}
+}
+
+func name(secret string) api.Ref {
+	return api.Ref{Kind: api.Secret, Namespace: "kube-system", Name: secret}
 }
 
 func fail(part string, code int) func(*apitest.Server) {

@@ -13,14 +13,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// Await blocks until the pods of v, or a Secret that it holds or misses, have
+// Await blocks until the pods of v, or an object that it holds or misses, have
 // changed since v, and returns nil: the caller then asks for another View, which
 // alone is truth. It also returns nil after 9 minutes, so that a View is never
 // much older than that, whatever the watches missed.
@@ -31,7 +30,7 @@ import (
 // context.Canceled. After one, and where changes follow each other, Await may
 // return at once: the caller paces the calls.
 //
-// Secrets that failed in v, owners and the Node are not watched. alive is called
+// Objects that failed in v, owners and the Node are not watched. alive is called
 // when each watch has begun, at each bookmark of it, and when the server breaks a
 // silence, as it does twice a minute at least, since it is pinged then. (A quiet
 // cluster has no bookmarks: k8s.io/apiserver@v0.37.2 pkg/storage/cacher/cache_watcher.go
@@ -134,7 +133,7 @@ type watch struct {
 // watches are those of everything in v that can change. All begin at the oldest
 // list, which is older than each answer in v: an etcd counts its changes over
 // all kinds of objects, so none is missed, and one that came between two answers
-// of v costs one View. The resourceVersion of a Secret itself would not do,
+// of v costs one View. The resourceVersion of an object itself would not do,
 // because the history that an API server keeps seldom goes back to its last change.
 func (c *Client) watches(s *server, v View) []*watch {
 	var all []*watch
@@ -149,14 +148,18 @@ func (c *Client) watches(s *server, v View) []*watch {
 	for _, namespace := range c.config.Namespaces {
 		add("pods", namespace, "pods", "spec.nodeName", c.config.Node)
 	}
-	secret := func(ref types.NamespacedName) {
-		add("secrets "+ref.Name, ref.Namespace, "secrets", metav1.ObjectNameField, ref.Name)
+	named := func(ref Ref) {
+		resource := ref.Kind.resource()
+		add(resource+" "+ref.Name, ref.Namespace, resource, metav1.ObjectNameField, ref.Name)
 	}
 	for ref := range v.Secrets {
-		secret(ref)
+		named(ref)
+	}
+	for ref := range v.ConfigMaps {
+		named(ref)
 	}
 	for ref := range v.Missing {
-		secret(ref)
+		named(ref)
 	}
 	return all
 }

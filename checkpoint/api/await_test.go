@@ -28,7 +28,7 @@ type awaited struct {
 func await(t *testing.T, s *apitest.Server, c *api.Client, v api.View) *awaited {
 	t.Helper()
 	a := begin(t.Context(), t, s, c, v)
-	watches := 1 + len(v.Secrets) + len(v.Missing)
+	watches := 1 + len(v.Secrets) + len(v.ConfigMaps) + len(v.Missing)
 	a.lives(int64(watches))
 	require.Equal(t, watches, s.Watches())
 	return a
@@ -66,11 +66,12 @@ func (a *awaited) ends() error {
 }
 
 // watched is a node with one pod, one Secret that is there and one that is not,
-// and one that may not be read.
+// and one that may not be read; one ConfigMap that is there and one that is not.
 func watched(t *testing.T) (*apitest.Server, *api.Client, api.View) {
 	t.Helper()
 	s := start(t)
-	s.Put(pod("kube-system", "p", "master-0", "certs", "gone", "forbidden"), secret("kube-system", "certs"))
+	s.Put(configured(pod("kube-system", "p", "master-0", "certs", "gone", "forbidden"), "flags", "gone"),
+		secret("kube-system", "certs"), configMap("kube-system", "flags"))
 	s.Fail("/secrets/forbidden", http.StatusForbidden)
 	c := client(t, s.Kubeconfig())
 	v, err := view(t, c)
@@ -87,6 +88,10 @@ func TestAwaitEndsWithAChange(t *testing.T) {
 		"Secret changed": func(s *apitest.Server) { s.Put(secret("kube-system", "certs")) },
 		"Secret created": func(s *apitest.Server) { s.Put(secret("kube-system", "gone")) },
 		"Secret gone":    func(s *apitest.Server) { s.Delete(secret("kube-system", "certs")) },
+
+		"ConfigMap changed": func(s *apitest.Server) { s.Put(configMap("kube-system", "flags")) },
+		"ConfigMap created": func(s *apitest.Server) { s.Put(configMap("kube-system", "gone")) },
+		"ConfigMap gone":    func(s *apitest.Server) { s.Delete(configMap("kube-system", "flags")) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -106,10 +111,11 @@ func TestAwaitSleepsThroughAllElse(t *testing.T) {
 	s, c, v := watched(t)
 	a := await(t, s, c, v)
 	s.Put(pod("kube-system", "p", "master-1"), pod("default", "p", "master-0"), node0(),
-		secret("kube-system", "other"), secret("default", "certs"), secret("kube-system", "forbidden"))
+		secret("kube-system", "other"), secret("default", "certs"), secret("kube-system", "forbidden"),
+		configMap("kube-system", "certs"), configMap("default", "flags"))
 	for n := range int64(3) {
 		s.Bookmark() // comes after the events, if they come
-		a.lives(3 * (n + 2))
+		a.lives(5 * (n + 2))
 	}
 	require.Empty(t, a.done)
 	require.Equal(t, 1, s.Connections())
@@ -117,6 +123,8 @@ func TestAwaitSleepsThroughAllElse(t *testing.T) {
 		watchOf(v, "pods", "spec.nodeName%3Dmaster-0"),
 		watchOf(v, "secrets", "metadata.name%3Dcerts"),
 		watchOf(v, "secrets", "metadata.name%3Dgone"),
+		watchOf(v, "configmaps", "metadata.name%3Dflags"),
+		watchOf(v, "configmaps", "metadata.name%3Dgone"),
 	}, s.Requests())
 	s.Put(pod("kube-system", "p", "master-0"))
 	require.NoError(t, a.ends())
@@ -133,7 +141,7 @@ func TestAwaitEndsInTimeForAnotherView(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, await(t, s, c, v).ends())
 	require.GreaterOrEqual(t, time.Since(began), time.Second)
-	require.Len(t, s.Requests(), 3, "watched again by itself")
+	require.Len(t, s.Requests(), 5, "watched again by itself")
 }
 
 // Without bookmarks too, as long as the server answers.
@@ -229,7 +237,7 @@ func TestAwaitEndsWhenCanceled(t *testing.T) {
 	s, c, v := watched(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	a := begin(ctx, t, s, c, v)
-	a.lives(3)
+	a.lives(5)
 	cancel()
 	require.ErrorIs(t, a.ends(), context.Canceled)
 }

@@ -143,8 +143,8 @@ func (n *node) apiView() *api.View {
 	}
 	c.seen = &api.View{
 		Pods: mirrors, ResourceVersion: version, KubeSystemUID: "cluster", NodeUID: "node", NodeIP: "10.0.0.1",
-		Secrets: map[types.NamespacedName]*v1.Secret{
-			{Namespace: namespace, Name: server}: {Data: map[string][]byte{"key": c.payload()}},
+		Secrets: map[api.Ref]*v1.Secret{
+			{Kind: api.Secret, Namespace: namespace, Name: server}: {Data: map[string][]byte{"key": c.payload()}},
 		},
 	}
 	for _, p := range c.pods {

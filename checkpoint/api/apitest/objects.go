@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Object is what a Server holds: a Pod, Secret, ServiceAccount, Node, Namespace
-// or DaemonSet.
+// Object is what a Server holds: a Pod, Secret, ConfigMap, ServiceAccount, Node,
+// Namespace or DaemonSet.
 type Object interface {
 	runtime.Object
 	metav1.Object
@@ -130,6 +130,8 @@ func path(o Object) string {
 		return in + "/pods/" + o.GetName()
 	case *corev1.Secret:
 		return in + "/secrets/" + o.GetName()
+	case *corev1.ConfigMap:
+		return in + "/configmaps/" + o.GetName()
 	case *corev1.ServiceAccount:
 		return in + "/serviceaccounts/" + o.GetName()
 	case *corev1.Node:

@@ -97,7 +97,7 @@ func (l location) group() schema.GroupResource {
 func located(path string) location {
 	rest, core := strings.CutPrefix(path, "/api/v1/")
 	rest, apps := strings.CutPrefix(rest, "/apis/apps/v1/")
-	kinds := []string{"pods", "secrets", "serviceaccounts"}
+	kinds := []string{"pods", "secrets", "configmaps", "serviceaccounts"}
 	if apps {
 		kinds = []string{"daemonsets"}
 	}
