@@ -118,7 +118,7 @@ var fates = map[string]fields{
 		"emptyDir":              keep("works without an API server"),
 		"downwardAPI":           transform("kept where the checkpoint's own values are the parent's"),
 		"secret":                transform("becomes a directory of the host, filled by us"),
-		"configMap":             refuse("ConfigMap volumes are not supported by this version", "use a Secret or hostPath volume"),
+		"configMap":             transform("becomes a directory of the host, filled by us"),
 		"projected":             refuse("projected volumes, service account tokens among them, are not supported by this version", "set automountServiceAccountToken: false and use a Secret or hostPath volume"),
 		"image":                 refuse("image volumes are not supported by this version", "use a hostPath volume"),
 		"nfs":                   refuse("nfs volumes are not supported by this version", "use a hostPath volume"),
@@ -152,13 +152,22 @@ var fates = map[string]fields{
 		"items":       transform("become the payload"),
 		"defaultMode": transform("becomes the mode of the files"),
 		"optional":    transform("becomes the payload's"),
-		"defaultUser": refuse("owners of single files are not supported by this version", "use securityContext.fsGroup"),
+		"defaultUser": transform("becomes the owner of the files"),
+	},
+	"ConfigMapVolumeSource": {
+		"items":       transform("become the payload"),
+		"defaultMode": transform("becomes the mode of the files"),
+		"optional":    transform("becomes the payload's"),
+		"defaultUser": transform("becomes the owner of the files"),
+	},
+	"LocalObjectReference": {
+		"name": transform("the object's values take its place"),
 	},
 	"KeyToPath": {
 		"key":  transform("becomes the payload"),
 		"path": transform("becomes the payload"),
 		"mode": transform("becomes the mode of the file"),
-		"user": refuse("owners of single files are not supported by this version", "use securityContext.fsGroup"),
+		"user": transform("becomes the owner of the file"),
 	},
 	"DownwardAPIVolumeSource": plain("items", "defaultMode", "defaultUser"),
 	"DownwardAPIVolumeFile":   plain("path", "fieldRef", "resourceFieldRef", "mode", "user"), // refs: see sanitizeDownward

@@ -21,8 +21,8 @@ const (
 	activation = "0123456789abcdef0123456789abcdef"
 )
 
-// Each file of testdata holds parent.yaml and secrets, and what must come of
-// them: static.yaml, payload and facts, or refused.
+// Each file of testdata holds parent.yaml and the Secrets and ConfigMaps that it
+// names, and what must come of them: static.yaml, payload and facts, or refused.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func TestGolden(t *testing.T) {
 
 func split(a *txtar.Archive) (in, want []txtar.File) {
 	for _, f := range a.Files {
-		if f.Name == "parent.yaml" || strings.HasPrefix(f.Name, "secret") {
+		if f.Name == "parent.yaml" || strings.HasPrefix(f.Name, "secret") || strings.HasPrefix(f.Name, "configmap") {
 			in = append(in, f)
 		} else {
 			want = append(want, f)
@@ -107,15 +107,20 @@ func facts(s *Snapshot) []byte {
 
 func parse(t testing.TB, in []txtar.File) (*v1.Pod, Objects) {
 	t.Helper()
-	pod, o := &v1.Pod{}, Objects{Secrets: map[string]*v1.Secret{}}
+	pod, o := &v1.Pod{}, Objects{Secrets: map[string]*v1.Secret{}, ConfigMaps: map[string]*v1.ConfigMap{}}
 	for _, f := range in {
-		if f.Name == "parent.yaml" {
+		switch {
+		case f.Name == "parent.yaml":
 			require.NoError(t, yaml.UnmarshalStrict(f.Data, pod))
-			continue
+		case strings.HasPrefix(f.Name, "secret"):
+			var secret v1.Secret
+			require.NoError(t, yaml.UnmarshalStrict(f.Data, &secret))
+			o.Secrets[secret.Name] = &secret
+		default:
+			var config v1.ConfigMap
+			require.NoError(t, yaml.UnmarshalStrict(f.Data, &config))
+			o.ConfigMaps[config.Name] = &config
 		}
-		var secret v1.Secret
-		require.NoError(t, yaml.UnmarshalStrict(f.Data, &secret))
-		o.Secrets[secret.Name] = &secret
 	}
 	return pod, o
 }

@@ -184,6 +184,9 @@ func TestRefused(t *testing.T) {
 		}, Unsupported, "spec.volumes[1].downwardAPI.items[0].fieldRef.fieldPath"},
 
 		{"no such Secret", func(p *v1.Pod) { secret(v1.SecretVolumeSource{})(p); p.Spec.Volumes[1].Secret.SecretName = "x" }, MissingSecret, "spec.volumes[1].secret.secretName"},
+		{"no such ConfigMap", func(p *v1.Pod) {
+			p.Spec.Volumes[1].VolumeSource = v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}
+		}, MissingConfigMap, "spec.volumes[1].configMap.name"},
 		{"no such key", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "x", Path: "x"}}}), MissingSecret, items + ".key"},
 		{"path leads out", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "a", Path: "x/../../y"}}}), UnsafePath, items + ".path"},
 		{"path is the volume", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "a", Path: "./."}}}), UnsafePath, items + ".path"},
@@ -191,8 +194,7 @@ func TestRefused(t *testing.T) {
 		{"path is the kubelet's", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "a", Path: "./..data/x"}}}), UnsafePath, items + ".path"},
 		{"path has a zero byte", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "a", Path: "a\x00b"}}}), UnsafePath, items + ".path"},
 		{"path is too long", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "a", Path: strings.Repeat("a", 256)}}}), UnsafePath, items + ".path"},
-		{"file is a directory", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "a", Path: "x/y"}, {Key: "a", Path: "x"}}}), UnsafePath, "spec.volumes[1].secret.items"},
-		{"owner of a file", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "a", Path: "a", User: new(int64(7))}}}), Unsupported, items + ".user"},
+		{"file is a directory", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "a", Path: "x/y"}, {Key: "a", Path: "x"}}}), UnsafePath, "spec.volumes[1]"},
 		{"volume without source", func(p *v1.Pod) { p.Spec.Volumes[1].VolumeSource = v1.VolumeSource{} }, Unsupported, "spec.volumes[1]"},
 		{"hostPath without path", func(p *v1.Pod) { p.Spec.Volumes[0].HostPath.Path = "" }, Unsupported, "spec.volumes[0].hostPath.path"},
 	} {

@@ -19,8 +19,9 @@ const (
 
 // source is where values of the parent come from.
 type source struct {
-	pod *v1.Pod
-	id  Identity
+	pod     *v1.Pod
+	id      Identity
+	objects Objects
 }
 
 // sanitize does what the table calls transform, but for the volumes.

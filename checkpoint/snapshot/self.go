@@ -98,22 +98,39 @@ func selfSpec(spec *v1.PodSpec, from source) error {
 		switch v := &spec.Volumes[i]; {
 		case account[v.Name]: // it goes last, so that the others keep their place in the names of fields
 			v.VolumeSource = v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}
-		case v.Secret != nil:
-			return refused(Unsupported, fmt.Sprintf("spec.volumes[%d].secret", i),
-				"the static copy runs without an API server to ask for it; use a hostPath volume")
+		default:
+			if kind := asked(v.VolumeSource); kind != "" {
+				return refused(Unsupported, fmt.Sprintf("spec.volumes[%d].%s", i, kind),
+					"the static copy runs without an API server to ask for it; use a hostPath volume")
+			}
 		}
 	}
 	if err := applyFates(spec); err != nil {
 		return err
 	}
-	if _, err := payload(spec, Objects{}); err != nil {
+	if volumes, err := payload(spec, from); err != nil {
 		return err
+	} else if len(volumes) > 0 {
+		return refused(Unsupported, "spec.volumes", "of %q the static copy's own values are others; use a hostPath volume", volumes[0].Name)
 	}
 	if err := sanitize(spec, from); err != nil {
 		return err
 	}
 	dropVolumes(spec, account)
 	return noReference(spec)
+}
+
+// asked names the kind of a volume whose files are the API server's to give; "" of others.
+func asked(v v1.VolumeSource) string {
+	switch {
+	case v.Secret != nil:
+		return "secret"
+	case v.ConfigMap != nil:
+		return "configMap"
+	case v.Projected != nil:
+		return "projected"
+	}
+	return ""
 }
 
 // accountVolumes names the volumes that are mounted where a service account is,

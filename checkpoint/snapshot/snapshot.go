@@ -39,7 +39,7 @@ type Snapshot struct {
 type Volume struct {
 	Name     string
 	Files    []File // sorted by path
-	Optional bool   // the Secret may be absent; then there are no files
+	Optional bool   // all that it is from may be absent; then there are no files
 }
 
 // File is one file of a payload, with what the kubelet would have given it.
@@ -70,11 +70,12 @@ func Take(pod *v1.Pod, o Objects, c Config) (*Snapshot, error) {
 	if err := applyFates(spec); err != nil {
 		return nil, err
 	}
-	volumes, err := payload(spec, o)
+	from := source{pod: pod, id: id, objects: o}
+	volumes, err := payload(spec, from)
 	if err != nil {
 		return nil, err
 	}
-	if err := sanitize(spec, source{pod: pod, id: id}); err != nil {
+	if err := sanitize(spec, from); err != nil {
 		return nil, err
 	}
 	if err := guard(spec, id.Lock, c.LockDir); err != nil {

@@ -9,6 +9,7 @@ const (
 	LockMismatch      = "LockMismatch"      // annotation and command disagree about the lock
 	NeedsLock         = "NeedsLock"         // it serves the API, and two of it would fight
 	MissingSecret     = "MissingSecret"     // a Secret, or a key of it, that is not optional
+	MissingConfigMap  = "MissingConfigMap"  // a ConfigMap, or a key of it, that is not optional
 	UnsafePath        = "UnsafePath"        // a payload file that would leave its directory
 	AlreadyCheckpoint = "AlreadyCheckpoint" // a checkpoint has no checkpoint
 )
