@@ -15,11 +15,11 @@ import (
 // Hints make a pass come early, or a source be asked early. None is ever taken for a
 // fact, and none is relied on. What it costs when one is lost:
 //
-//   - the end of a process that holds a lock or waits: a beat, since the lock table is
-//     read at each, and from then on the runtime is asked ten times a second;
+//   - the end of a process that holds a lock or waits: none can be lost, since the kernel
+//     tells of it to whoever has a pidfd; one of which we have none is looked at in each beat;
 //   - an event of the runtime: five beats at rest, and a tenth of a second while
 //     something is in motion. No start that is due at once waits for it, because such a one has a
-//     lock, whose table is read at each beat;
+//     lock, whose holder has ended;
 //   - a change in the static pod directory: a beat, or five at rest, since each pass reads it;
 //   - the end of the kubelet: what it said is up to kubeletRest old, and is asked for
 //     anew as soon as something is in motion;
@@ -37,8 +37,7 @@ const (
 )
 
 // calmBeat is the time between two passes while all is calm, and between two questions to
-// the runtime at rest: five beats, unless they are long. The lock table is looked at in
-// each beat all the same.
+// the runtime at rest: five beats, unless they are long.
 func calmBeat(beat time.Duration) time.Duration { return max(beat, min(5*beat, 5*time.Second)) }
 
 // hint wakes the loop for a pass at once.
@@ -75,22 +74,6 @@ func (h *Host) hearRuntime(ctx context.Context) error {
 	return nil
 }
 
-// hearLocks wakes the loop where a lock has moved since the last beat. While something
-// is in motion the passes see to that.
-func (h *Host) hearLocks(ctx context.Context) error {
-	for ctx.Err() == nil {
-		wait(ctx, h.config.Poll)
-		if h.wants.Load().Hurry {
-			continue
-		}
-		if moved, err := h.locks.Moved(); moved || err != nil {
-			h.pods.chase()
-			h.hint()
-		}
-	}
-	return nil
-}
-
 // hearDirectory wakes the loop when a manifest comes or goes.
 func (h *Host) hearDirectory(ctx context.Context) error {
 	for ctx.Err() == nil {
@@ -112,8 +95,8 @@ func (h *Host) awaitKubelet(ctx context.Context, sockets *kubelet.Client, v kube
 	return nil
 }
 
-// hearProcesses wakes the loop when one of these processes ends, and of no others.
-// What the runtime says of it follows.
+// hearProcesses wakes the loop when one of these processes ends, and of no others. What
+// the runtime says of it follows. One that can't be awaited is looked at in each beat.
 func (h *Host) hearProcesses(processes []lock.Process) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,8 +114,12 @@ func (h *Host) hearProcesses(processes []lock.Process) {
 		ctx, stop := context.WithCancel(h.ctx)
 		h.awaited[p] = stop
 		h.group.Go(func() error {
-			if lock.Await(ctx, h.config.Proc, p) == nil { // else the beat finds out
+			if lock.Await(ctx, h.config.Proc, p) == nil {
 				h.pods.chase()
+				h.hint()
+				return nil
+			}
+			for wait(ctx, h.config.Poll); ctx.Err() == nil; wait(ctx, h.config.Poll) {
 				h.hint()
 			}
 			return nil

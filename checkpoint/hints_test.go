@@ -140,14 +140,7 @@ func TestAManifestWakes(t *testing.T) {
 
 func sleeper(t *testing.T) lock.Process {
 	t.Helper()
-	process, _ := locker(t)
-	return process
-}
-
-// locker is a process that holds the lock at path until it is told to end.
-func locker(t *testing.T) (process lock.Process, path string) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "x.lock")
+	path := filepath.Join(t.TempDir(), "x.lock")
 	c := exec.Command("flock", "--no-fork", path, "sleep", "1000")
 	require.NoError(t, c.Start())
 	ended := make(chan struct{})
@@ -165,26 +158,32 @@ func locker(t *testing.T) (process lock.Process, path string) {
 		state, err = lock.Inspect("/proc", path)
 		return err == nil && state.Holder != nil
 	}, soon, time.Millisecond)
-	return *state.Holder, path
+	return *state.Holder
 }
 
-// The table is looked at in each beat, so that it takes no hint to see who holds a lock.
-func TestALockThatMovesWakesAtTheBeat(t *testing.T) {
-	h, _, wake := hinted(t, 100*time.Millisecond)
-	require.Eventually(t, func() bool { return h.Pods().At != 0 }, soon, time.Millisecond)
-	process, path := locker(t)
-	state, err := h.Lock(path)
-	require.NoError(t, err)
-	require.Equal(t, process, *state.Holder)
-	for len(wake) > 0 {
-		<-wake
+// Whose end the kernel would not tell of is looked at in each beat.
+func TestAProcessThatCantBeAwaitedWakesAtEachBeat(t *testing.T) {
+	h, _, wake := hinted(t, 10*time.Millisecond)
+	process := sleeper(t)
+	process.PodUID = "another" // as one that has moved to another cgroup
+	h.Want(Wants{Processes: []lock.Process{process}})
+	for range 20 { // more often than all the sources together
+		select {
+		case <-wake:
+		case <-time.After(soon):
+			t.Fatal("not woken")
+		}
 	}
-	require.NoError(t, exec.Command("kill", strconv.Itoa(process.PID)).Run())
-	select {
-	case <-wake:
-	case <-time.After(soon):
-		t.Fatal("not woken")
+	h.Want(Wants{})
+	quiet := func() bool {
+		select {
+		case <-wake:
+			return false
+		case <-time.After(100 * time.Millisecond):
+			return true
+		}
 	}
+	require.Eventually(t, quiet, soon, time.Millisecond, "nobody wants it any more")
 }
 
 // While all is calm the passes are rare, and anything that is not makes them come.

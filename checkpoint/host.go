@@ -129,7 +129,6 @@ func (h *Host) Run(ctx context.Context, pass func(ctx context.Context, wake <-ch
 	h.group.Go(func() error { return h.keeper.run(h.ctx) })
 	h.group.Go(func() error { return h.hearRuntime(h.ctx) })
 	h.group.Go(func() error { return h.hearDirectory(h.ctx) })
-	h.group.Go(func() error { return h.hearLocks(h.ctx) })
 	h.group.Go(func() error { return pass(h.ctx, h.wake) })
 	err := h.group.Wait()
 	_ = h.runtime.Close()

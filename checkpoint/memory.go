@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,38 +26,54 @@ func LetGo() {
 	_ = unmapProgram() // it is but larger then
 }
 
-// unmapProgram forgets the pages of the program's code and constants. They are
-// those of its file, so that nothing is lost (madvise(2), MADV_DONTNEED), unless the
-// program was relocated when it was loaded: then it forgets none.
+// unmapProgram forgets the pages of the program's code and constants.
 func unmapProgram() error {
-	if relocated, err := relocates("/proc/self/exe"); relocated || err != nil {
-		return err
-	}
-	program, err := os.Readlink("/proc/self/exe")
+	areas, err := program()
 	if err != nil {
 		return err
 	}
-	maps, err := os.Open("/proc/self/maps")
-	if err != nil {
-		return err
-	}
-	defer maps.Close()
-	for lines := bufio.NewScanner(maps); lines.Scan(); {
-		// 00400000-00c9f000 r-xp 00000000 fe:00 1234    /usr/local/bin/pod-checkpointer
-		fields := strings.Fields(lines.Text())
-		if len(fields) != 6 || fields[5] != program || !strings.HasPrefix(fields[1], "r-") {
-			continue // what it may write to is its own
-		}
-		var from, to uintptr
-		if _, err := fmt.Sscanf(fields[0], "%x-%x", &from, &to); err != nil {
-			return err
-		}
-		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, from, to-from, unix.MADV_DONTNEED); errno != 0 {
+	for _, a := range areas {
+		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, a.from, a.to-a.from, unix.MADV_DONTNEED); errno != 0 {
 			return errno
 		}
 	}
 	return nil
 }
+
+// area is a part of this process's memory.
+type area struct{ from, to uintptr }
+
+// program is where this program's code and constants are, for as long as it runs. Their
+// pages are those of its file, so that nothing is lost (madvise(2), MADV_DONTNEED), unless
+// the program was relocated when it was loaded: then there is none to forget.
+var program = sync.OnceValues(func() ([]area, error) {
+	if relocated, err := relocates("/proc/self/exe"); relocated || err != nil {
+		return nil, err
+	}
+	name, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return nil, err
+	}
+	maps, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return nil, err
+	}
+	defer maps.Close()
+	var areas []area
+	for lines := bufio.NewScanner(maps); lines.Scan(); {
+		// 00400000-00c9f000 r-xp 00000000 fe:00 1234    /usr/local/bin/pod-checkpointer
+		fields := strings.Fields(lines.Text())
+		if len(fields) != 6 || fields[5] != name || !strings.HasPrefix(fields[1], "r-") {
+			continue // what it may write to is its own
+		}
+		var a area
+		if _, err := fmt.Sscanf(fields[0], "%x-%x", &a.from, &a.to); err != nil {
+			return nil, err
+		}
+		areas = append(areas, a)
+	}
+	return areas, nil
+})
 
 // relocates tells whether addresses are written into a program while it is loaded, to
 // pages that it may but read from then on (elf(5), ET_DYN and PT_GNU_RELRO): the file

@@ -36,14 +36,14 @@ func Inspect(proc, path string) (State, error) { return inspectFor(forgetful{}, 
 // A looker answers, for a file at which it looks, whether a lock on another file is on
 // one that once had its path.
 type looker interface {
-	look(file identity, table []entry)
+	look(file identity)
 	split(file identity, proc string, e entry) bool
 }
 
 // forgetful finds it out each time.
 type forgetful struct{}
 
-func (forgetful) look(identity, []entry) {}
+func (forgetful) look(identity) {}
 
 func (forgetful) split(file identity, proc string, e entry) bool { return file.split(proc, e) }
 
@@ -80,7 +80,7 @@ func inspect(l looker, proc, path string) (state State, whole bool, err error) {
 	if err != nil {
 		return state, false, err
 	}
-	l.look(file, table)
+	l.look(file)
 	for _, e := range table {
 		ours, err := file.locked(proc, e)
 		if err != nil {

@@ -1,9 +1,6 @@
 package lock
 
-import (
-	"slices"
-	"sync"
-)
+import "sync"
 
 // An Inspector is Inspect for one who asks all the time. It remembers which locks of
 // others are on files that never had a path that it was asked about: to find that out
@@ -19,7 +16,6 @@ type Inspector struct {
 // known is what was found out about a file.
 type known struct {
 	file identity
-	last []entry // those that held it or waited when it or the table was looked at last
 
 	// apart are the locks that have nothing to do with it, which holds for as long as it
 	// is the one at its path: another file comes to have had the path only by way of
@@ -40,38 +36,7 @@ func (i *Inspector) Inspect(path string) (State, error) {
 	return inspectFor(i, i.proc, path)
 }
 
-// Moved tells whether anybody has come to hold or to wait for a file, or has ceased to,
-// since it was inspected last or Moved told of it: each change is told once, and a path
-// that nobody asks for any more is silent. It reads the table and nothing else, a small
-// part of what Inspect costs.
-func (i *Inspector) Moved() (bool, error) {
-	table, _, err := readTable(i.proc)
-	if err != nil {
-		return false, err
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	moved := false
-	for _, k := range i.known {
-		now := k.file.among(table)
-		moved = moved || !slices.Equal(now, k.last)
-		k.last = now
-	}
-	return moved, nil
-}
-
-// among are the locks that may be on this file: by inode, as devices can lie.
-func (id identity) among(table []entry) []entry {
-	var locks []entry
-	for _, e := range table {
-		if id.exists && e.inode == id.inode {
-			locks = append(locks, e)
-		}
-	}
-	return locks
-}
-
-func (i *Inspector) look(file identity, table []entry) {
+func (i *Inspector) look(file identity) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	k, ok := i.known[file.path]
@@ -79,7 +44,6 @@ func (i *Inspector) look(file identity, table []entry) {
 		k = &known{file: file, apart: map[entry]bool{}}
 		i.known[file.path] = k
 	}
-	k.last = file.among(table)
 }
 
 func (i *Inspector) split(file identity, proc string, e entry) bool {

@@ -54,7 +54,7 @@ func TestInspectorReadsDescriptorsOnce(t *testing.T) {
 	table, _, err := readTable("/proc")
 	require.NoError(t, err)
 	i := NewInspector("/proc")
-	i.look(id, table)
+	i.look(id)
 	for _, e := range table {
 		if e.pid != neighbour.pid() {
 			continue
@@ -64,63 +64,4 @@ func TestInspectorReadsDescriptorsOnce(t *testing.T) {
 		return
 	}
 	t.Fatal("the neighbour is not in the table")
-}
-
-func TestInspectorTellsThatALockMoved(t *testing.T) {
-	path := lockFile(t)
-	i := NewInspector("/proc")
-	moved := func() bool {
-		t.Helper()
-		moved, err := i.Moved()
-		require.NoError(t, err)
-		return moved
-	}
-	look := func() {
-		t.Helper()
-		_, err := i.Inspect(path)
-		require.NoError(t, err)
-		require.False(t, moved(), "not since")
-	}
-	first := holder(t, path)
-	require.False(t, moved(), "nobody has asked for it")
-	look()
-	second := waiter(t, path)
-	require.True(t, moved(), "one waits")
-	require.False(t, moved(), "it was told")
-	look()
-	stranger := holder(t, lockFile(t))
-	require.False(t, moved(), "a lock of others")
-	first.kill()
-	second.line(t, "holds")
-	require.True(t, moved(), "another one holds")
-	look()
-	second.kill()
-	require.True(t, moved(), "it is free")
-	look()
-	stranger.kill()
-	require.False(t, moved())
-
-	_, err := NewInspector(t.TempDir()).Moved()
-	require.ErrorIs(t, err, os.ErrNotExist)
-}
-
-// A lock may get another name: nobody looks at the file of the old one any more.
-func TestInspectorTellsOnceOfAFileThatIsOfUseNoMore(t *testing.T) {
-	old := lockFile(t)
-	renamed := filepath.Join(filepath.Dir(old), "renamed.lock")
-	i := NewInspector("/proc")
-	first, second := holder(t, old), holder(t, renamed)
-	for _, path := range []string{old, renamed} {
-		_, err := i.Inspect(path)
-		require.NoError(t, err)
-	}
-	first.kill()
-	second.kill()
-	for _, want := range []bool{true, false, false} { // both at once
-		_, err := i.Inspect(renamed)
-		require.NoError(t, err)
-		moved, err := i.Moved()
-		require.NoError(t, err)
-		require.Equal(t, want, moved)
-	}
 }

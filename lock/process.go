@@ -29,11 +29,11 @@ var errGone = errors.New("no such process")
 func readProcess(proc string, pid int) (Process, error) {
 	p := Process{PID: pid}
 	dir := filepath.Join(proc, strconv.Itoa(pid))
-	cgroup, err := os.ReadFile(filepath.Join(dir, "cgroup"))
+	cgroup, _, err := readPieces(filepath.Join(dir, "cgroup"))
 	if err != nil {
 		return p, gone(err)
 	}
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	stat, _, err := readPieces(filepath.Join(dir, "stat"))
 	if err != nil {
 		return p, gone(err)
 	}

@@ -44,8 +44,8 @@ func readTable(proc string) (table []entry, whole bool, err error) {
 	return table, pieces <= 1, nil
 }
 
-// readPieces reads a file, and says in how many pieces it came. It is read in each beat,
-// and package os would make the poller watch it each time.
+// readPieces reads a file of a procfs, and says in how many pieces it came. Package os
+// would make the poller watch it, each time.
 func readPieces(path string) (text []byte, pieces int, err error) {
 	fd := -1
 	err = again(func() (err error) {
