@@ -116,7 +116,7 @@ func (k *keeper) check(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			now = &Credentials{Expires: old.Expires, Problem: k.explain(*account, err)}
+			now = &Credentials{Expires: old.Expires, Problem: k.explain(err)}
 		default:
 			now, k.renewed = &Credentials{Expires: renewed.Expires}, time.Now()
 			k.log.Info("credentials of the static copy written", "path", k.path(), "why", why)
@@ -226,13 +226,8 @@ func (k *keeper) renew(ctx context.Context, account Account) (api.Token, error) 
 }
 
 // explain says what a person can do about a renewal that failed.
-func (k *keeper) explain(account Account, err error) string {
-	help := "it is tried each minute, and the old file stays"
-	if errors.Is(err, api.ErrForbidden) {
-		help = fmt.Sprintf("a Role in namespace %s must allow verb create on resource serviceaccounts/token, resourceName %s: apply manifests/base/rbac.yaml",
-			account.Namespace, account.Name)
-	}
-	return fmt.Sprintf("credentials of the static copy: %s: %v: %s", k.path(), err, help)
+func (k *keeper) explain(err error) string {
+	return fmt.Sprintf("credentials of the static copy: %s: %v: it is tried each minute, and the old file stays", k.path(), err)
 }
 
 func (k *keeper) expiring(at time.Time) string {

@@ -17,12 +17,12 @@ import (
 // from a cache that lags behind etcd. It sets no limit, but follows a server
 // that pages all the same, since half a list says that pods are gone.
 func listPods(ctx context.Context, s *server, namespace, node string) (pods []corev1.Pod, version string, err error) {
-	what := "list pods in namespace " + namespace
+	what := call{"list", "pods", namespace, ""}
 	request := func() *rest.Request {
 		return s.Get().Namespace(namespace).Resource("pods").
 			Param("fieldSelector", fields.OneTermEqualSelector("spec.nodeName", node).String())
 	}
-	page, err := ask[*corev1.PodList](ctx, s, request(), what, "")
+	page, err := ask[*corev1.PodList](ctx, s, request(), what)
 	for err == nil {
 		for _, pod := range page.Items {
 			if pod.Spec.NodeName != node || pod.Namespace != namespace {
@@ -33,7 +33,7 @@ func listPods(ctx context.Context, s *server, namespace, node string) (pods []co
 		if page.Continue == "" {
 			return pods, page.ResourceVersion, nil
 		}
-		page, err = ask[*corev1.PodList](ctx, s, request().Param("continue", page.Continue), what, "")
+		page, err = ask[*corev1.PodList](ctx, s, request().Param("continue", page.Continue), what)
 	}
 	return nil, "", err
 }
@@ -43,12 +43,9 @@ func get[T interface {
 	runtime.Object
 	metav1.Object
 }](ctx context.Context, s *server, resource, namespace, name string) (T, error) {
-	what := "get " + resource + " " + name
-	if namespace != "" {
-		what += " in namespace " + namespace
-	}
+	what := call{"get", resource, namespace, name}
 	request := s.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Name(name)
-	object, err := ask[T](ctx, s, request, what, name)
+	object, err := ask[T](ctx, s, request, what)
 	if err == nil && (object.GetName() != name || object.GetNamespace() != namespace || object.GetUID() == "") {
 		err = fmt.Errorf("%s: %w: it is another object", what, ErrAnswer)
 	}
@@ -57,12 +54,12 @@ func get[T interface {
 
 // ask returns the whole answer to one request. An answer of another type is an
 // error: client-go's Into would leave an empty list.
-func ask[T runtime.Object](ctx context.Context, s *server, request *rest.Request, what, name string) (T, error) {
+func ask[T runtime.Object](ctx context.Context, s *server, request *rest.Request, what call) (T, error) {
 	var none T
 	var contentType string
 	result := request.MaxRetries(0).Do(ctx).ContentType(&contentType)
 	if err := result.Error(); err != nil {
-		return none, s.explain(ctx, what, name, err)
+		return none, s.explain(ctx, what, err)
 	}
 	object, err := result.Get()
 	answer, ok := object.(T)
@@ -74,10 +71,10 @@ func ask[T runtime.Object](ctx context.Context, s *server, request *rest.Request
 }
 
 // askJSON is ask for a kind that is not in codecs: it fills in the fields of into.
-func askJSON(ctx context.Context, s *server, request *rest.Request, what, name string, into any) error {
+func askJSON(ctx context.Context, s *server, request *rest.Request, what call, into any) error {
 	result := request.SetHeader("Accept", runtime.ContentTypeJSON).MaxRetries(0).Do(ctx)
 	if err := result.Error(); err != nil {
-		return s.explain(ctx, what, name, err)
+		return s.explain(ctx, what, err)
 	}
 	body, err := result.Raw()
 	if err != nil || json.Unmarshal(body, into) != nil {

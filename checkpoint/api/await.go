@@ -55,7 +55,7 @@ func (c *Client) Await(ctx context.Context, v View, alive func()) error {
 		body, err := w.open(ctx, c.pace.watch)
 		group.Go(func() error {
 			if err != nil {
-				return s.explain(ctx, w.what, "", err)
+				return s.explain(ctx, w.what, err)
 			}
 			defer func() { _ = body.Close() }()
 			return w.read(ctx, s, body, alive)
@@ -125,7 +125,7 @@ func (l *listening) Read(b []byte) (int, error) {
 
 // watch is one watch that is not yet open.
 type watch struct {
-	what    string
+	what    call
 	request *rest.Request
 	ends    time.Time // by its own timeout
 }
@@ -137,20 +137,19 @@ type watch struct {
 // because the history that an API server keeps seldom goes back to its last change.
 func (c *Client) watches(s *server, v View) []*watch {
 	var all []*watch
-	add := func(what, namespace, resource, field, value string) {
-		all = append(all, &watch{what: "watch " + what + " in namespace " + namespace, request: s.Get().
-			Namespace(namespace).Resource(resource).
+	add := func(what call, field, value string) {
+		all = append(all, &watch{what: what, request: s.Get().
+			Namespace(what.namespace).Resource(what.resource).
 			Param("watch", "true").
 			Param("fieldSelector", fields.OneTermEqualSelector(field, value).String()).
 			Param("resourceVersion", v.ResourceVersion).
 			Param("allowWatchBookmarks", "true")})
 	}
 	for _, namespace := range c.config.Namespaces {
-		add("pods", namespace, "pods", "spec.nodeName", c.config.Node)
+		add(call{"watch", "pods", namespace, ""}, "spec.nodeName", c.config.Node)
 	}
 	named := func(ref Ref) {
-		resource := ref.Kind.resource()
-		add(resource+" "+ref.Name, ref.Namespace, resource, metav1.ObjectNameField, ref.Name)
+		add(call{"watch", ref.Kind.resource(), ref.Namespace, ref.Name}, metav1.ObjectNameField, ref.Name)
 	}
 	for ref := range v.Secrets {
 		named(ref)
@@ -193,7 +192,7 @@ func (w *watch) read(ctx context.Context, s *server, body io.Reader, alive func(
 		case "ERROR":
 			var status metav1.Status
 			if json.Unmarshal(event.Object, &status) == nil && status.Code != 0 {
-				return fmt.Errorf("%s: %w", w.what, s.refused(status, "", false))
+				return fmt.Errorf("%s: %w", w.what, s.refused(status, w.what, false))
 			}
 			return fmt.Errorf("%s: %w", w.what, ErrAnswer)
 		default:
@@ -213,5 +212,5 @@ func (w *watch) ended(ctx context.Context, s *server, err error) error {
 	case errors.Is(err, io.EOF):
 		err = errors.New("it ended the watch before its time")
 	}
-	return s.explain(ctx, w.what, "", err)
+	return s.explain(ctx, w.what, err)
 }

@@ -34,7 +34,7 @@ var (
 var errNotFound = errors.New("not found")
 
 // explain turns client-go's error for a request into one of this package.
-func (s *server) explain(ctx context.Context, what, name string, err error) error {
+func (s *server) explain(ctx context.Context, what call, err error) error {
 	var status apierrors.APIStatus
 	var network net.Error
 	switch {
@@ -44,7 +44,7 @@ func (s *server) explain(ctx context.Context, what, name string, err error) erro
 	case ctx.Err() != nil, errors.As(err, &network) && network.Timeout():
 		return fmt.Errorf("%s: %w: %s", what, ErrTimeout, s.config.Host)
 	case errors.As(err, &status):
-		return fmt.Errorf("%s: %w", what, s.refused(status.Status(), name, apierrors.IsUnexpectedServerError(err)))
+		return fmt.Errorf("%s: %w", what, s.refused(status.Status(), what, apierrors.IsUnexpectedServerError(err)))
 	}
 	if full := (*url.Error)(nil); errors.As(err, &full) {
 		err = full.Err // without the URL, which what has said in fewer words
@@ -54,7 +54,7 @@ func (s *server) explain(ctx context.Context, what, name string, err error) erro
 
 // refused explains an HTTP status. It is foreign if no Status object came with
 // it: then its text is that of anybody, and a 404 speaks of a path, not of an object.
-func (s *server) refused(status metav1.Status, name string, foreign bool) error {
+func (s *server) refused(status metav1.Status, what call, foreign bool) error {
 	said := cmp.Or(firstLine(status.Message), string(status.Reason))
 	if foreign {
 		said = fmt.Sprintf("%d %s", status.Code, http.StatusText(int(status.Code)))
@@ -63,8 +63,8 @@ func (s *server) refused(status metav1.Status, name string, foreign bool) error 
 	case code == http.StatusUnauthorized:
 		return fmt.Errorf("%w: those of %s%s", ErrUnauthorized, s.from, s.expired())
 	case code == http.StatusForbidden:
-		return fmt.Errorf("%w: %s: grant it as manifests/base/rbac.yaml does, if this does not pass within minutes of the API server's start", ErrForbidden, said)
-	case code == http.StatusNotFound && !foreign && status.Details != nil && status.Details.Name == name:
+		return fmt.Errorf("%w: %s: if this does not pass within minutes of the API server's start, %s: see manifests/base/rbac.yaml", ErrForbidden, said, what.rule())
+	case code == http.StatusNotFound && !foreign && status.Details != nil && status.Details.Name == what.name:
 		return errNotFound
 	case code == http.StatusTooManyRequests:
 		return fmt.Errorf("%w: %s", ErrThrottled, said)

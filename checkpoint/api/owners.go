@@ -37,7 +37,7 @@ func OwnerOf(pod *corev1.Pod) (Owner, bool) {
 // owner asks for the few fields that are wanted of a DaemonSet, without the Go
 // types of its group, which would weigh more than this package.
 func (s *server) owner(ctx context.Context, o Owner) OwnerSpec {
-	what := fmt.Sprintf("get daemonsets %s in namespace %s", o.Name, o.Namespace)
+	what := call{"get", "daemonsets", o.Namespace, o.Name}
 	if len(rest.IsValidPathSegmentName(o.Name)) > 0 {
 		// An API server takes any name in an owner reference, and this one would ask for another path.
 		return OwnerSpec{Err: fmt.Errorf("%w: no object can have this name: %q", ErrAnswer, o.Name)}
@@ -52,7 +52,7 @@ func (s *server) owner(ctx context.Context, o Owner) OwnerSpec {
 		}
 	}
 	request := s.Get().AbsPath("/apis/apps/v1/namespaces", o.Namespace, "daemonsets", o.Name)
-	err := askJSON(ctx, s, request, what, o.Name, &found)
+	err := askJSON(ctx, s, request, what, &found)
 	switch meta := found.Metadata; {
 	case errors.Is(err, errNotFound):
 		return OwnerSpec{}

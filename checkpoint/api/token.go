@@ -39,7 +39,7 @@ func (c *Client) Token(ctx context.Context, r TokenRequest) (Token, error) {
 		return Token{}, err
 	}
 	t := Token{Issued: time.Now(), CA: s.config.CAData, Endpoint: s.config.Host}
-	what := "request a token of service account " + r.ServiceAccount.String()
+	what := call{"create", "serviceaccounts/token", r.ServiceAccount.Namespace, r.ServiceAccount.Name}
 	var answer struct {
 		Kind   string
 		Status struct {
@@ -49,7 +49,7 @@ func (c *Client) Token(ctx context.Context, r TokenRequest) (Token, error) {
 	}
 	request := s.Post().Namespace(r.ServiceAccount.Namespace).Resource("serviceaccounts").Name(r.ServiceAccount.Name).
 		SubResource("token").SetHeader("Content-Type", runtime.ContentTypeJSON).Body(r.body())
-	if err := askJSON(ctx, s, request, what, r.ServiceAccount.Name, &answer); err != nil {
+	if err := askJSON(ctx, s, request, what, &answer); err != nil {
 		return Token{}, err
 	}
 	t.Value, t.Expires = answer.Status.Token, answer.Status.ExpirationTimestamp

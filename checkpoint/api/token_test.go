@@ -140,13 +140,13 @@ func TestTokenThatIsRefused(t *testing.T) {
 	}{
 		"no service account": {func(s *apitest.Server) {
 			s.Delete(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "pod-checkpointer"}})
-		}, nil, "request a token of service account kube-system/pod-checkpointer: not found"},
+		}, nil, "create serviceaccounts/token pod-checkpointer in namespace kube-system: not found"},
 		"another node": {func(s *apitest.Server) {
 			n := node0()
 			n.UID = "made anew"
 			s.Put(n)
 		}, api.ErrRefused, "does not match the UID in record"},
-		"403":        {fail(path, 403), api.ErrForbidden, "grant it as "},
+		"403":        {fail(path, 403), api.ErrForbidden, "a Role in namespace kube-system must allow verb create on resource serviceaccounts/token, resourceName pod-checkpointer"},
 		"401":        {fail(path, 401), api.ErrUnauthorized, "those of kubeconfig "},
 		"500":        {fail(path, 500), api.ErrServer, ""},
 		"dead":       {(*apitest.Server).Kill, api.ErrUnreachable, ""},
