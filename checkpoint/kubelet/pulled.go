@@ -41,16 +41,21 @@ const (
 // neither imagePullSecrets nor a service account. image is what the pod calls it, id
 // what the runtime does. An error means that nobody knows.
 //
-// That is so by the kubelet's default imagePullCredentialsVerificationPolicy
-// NeverVerifyPreloadedImages: an image of which there is no record was not pulled by
-// the kubelet, and everybody may use it; another one only who pulled it, or everybody
-// where no credentials of a pod were needed (k8s.io/kubernetes v1.37.2,
+// Who may use an image of which the kubelet has a record is who pulled it, or everybody
+// where that took no credentials of a pod. One without a record was not pulled by the
+// kubelet (k8s.io/kubernetes v1.37.2,
 // pkg/kubelet/images/pullmanager/{image_pull_manager,fs_pullrecords}.go).
 func AsksRegistry(kubeletDir, image, id string) (bool, error) {
+	policy, err := readPullPolicy(filepath.Join(kubeletDir, "config.yaml"))
+	if err != nil {
+		return false, err
+	}
 	record, err := readPulled(filepath.Join(kubeletDir, "image_manager", "pulled", recordFile(id)))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || err == nil && record.ImageRef != id:
-		return false, pulling(filepath.Join(kubeletDir, "image_manager", "pulling", recordFile(image)))
+		return policy.verifies(image, false), pulling(filepath.Join(kubeletDir, "image_manager", "pulling", recordFile(image)))
+	case !policy.verifies(image, true):
+		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("the kubelet's pull record of %s: %w", image, err)
 	}

@@ -97,3 +97,39 @@ func TestNormalizedNames(t *testing.T) {
 		require.Equal(t, want, normalized(name))
 	}
 }
+
+func TestPolicyOfTheKubeletDecidesWhichImagesItVerifies(t *testing.T) {
+	const id = "sha256:1"
+	for _, tt := range []struct {
+		name, config  string
+		without, with bool // asks of an image without a record, and of one with somebody's
+	}{
+		{"no file", "", false, true},
+		{"default", "kind: KubeletConfiguration", false, true},
+		{"named", "imagePullCredentialsVerificationPolicy: NeverVerifyPreloadedImages", false, true},
+		{"never", "imagePullCredentialsVerificationPolicy: NeverVerify", false, false},
+		{"always", "imagePullCredentialsVerificationPolicy: AlwaysVerify", true, true},
+		{"allowlist", "imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: [r.example/a]", false, false},
+		{"allowlist by prefix", "imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: [r.example/*]", false, false},
+		{"allowlist of others", "imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: [r.example/ab, r.example/a/*]", true, true},
+		{"switched off", "featureGates: {KubeletEnsureSecretPulledImages: false}", false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if tt.config != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(tt.config), 0o600))
+			}
+			asks, err := AsksRegistry(dir, "r.example/a:1", id)
+			require.NoError(t, err)
+			require.Equal(t, tt.without, asks)
+			writeRecord(t, dir, "pulled", id, recorded(beta, id, `"r.example/a":`+bySecret))
+			asks, err = AsksRegistry(dir, "r.example/a:1", id)
+			require.NoError(t, err)
+			require.Equal(t, tt.with, asks)
+		})
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte("- a\n- b"), 0o600))
+	_, err := AsksRegistry(dir, "r.example/a:1", id)
+	require.ErrorContains(t, err, "the kubelet's configuration")
+}
