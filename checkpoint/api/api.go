@@ -78,9 +78,12 @@ func New(config Config) (*Client, error) {
 	return &Client{config, calm}, nil
 }
 
-// View asks the API server once, within the deadline of ctx, and never retries.
-// An error of an object or of an owner is in the View; any other makes the View
-// unknown and matches one of the errors of this package, or context.Canceled.
+// View asks the API server within the deadline of ctx, and retries nothing that
+// fails. All in it is of one time, that of its list: where an object has changed
+// since, it asks for everything anew, at most twice, and an object that changes
+// even so is unknown. An error of an object or of an owner is in the View; any
+// other makes the View unknown and matches one of the errors of this package, or
+// context.Canceled.
 func (c *Client) View(ctx context.Context, wanted Wanted) (View, error) {
 	ctx = klog.NewContext(ctx, klog.New(nil)) // or client-go writes warnings and read errors to stderr
 	ctx, closeConnection := context.WithCancel(ctx)
@@ -90,6 +93,27 @@ func (c *Client) View(ctx context.Context, wanted Wanted) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
+	var before map[Ref]string
+	for range maxTakes - 1 {
+		v, err := c.take(ctx, s, wanted)
+		if err != nil {
+			return View{}, err
+		}
+		if len(v.changed(before)) == 0 {
+			return v, nil
+		}
+		before = v.Versions()
+	}
+	v, err := c.take(ctx, s, wanted)
+	if err != nil {
+		return View{}, err
+	}
+	v.doubt(before)
+	return v, nil
+}
+
+// take asks for everything once.
+func (c *Client) take(ctx context.Context, s *server, wanted Wanted) (View, error) {
 	var v View
 	if err := c.identity(ctx, s, &v); err != nil {
 		return View{}, err

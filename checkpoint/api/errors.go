@@ -27,6 +27,7 @@ var (
 	ErrThrottled    = errors.New("API server refuses for load")    // 429
 	ErrServer       = errors.New("API server fails")               // 5xx
 	ErrAnswer       = errors.New("not an API server's answer")     // something else, or a part of one
+	ErrChanging     = errors.New("changed while it was read")      // an object, again and again
 	ErrNodeUnknown  = errors.New("node unknown to the API server") // 404 of the Node
 )
 

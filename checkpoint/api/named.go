@@ -52,7 +52,7 @@ func (c *Client) named(ctx context.Context, s *server, v *View, wanted Wanted) {
 		}
 		for _, ref := range refs {
 			if !v.has(ref) {
-				v.take(ctx, s, ref)
+				v.ask(ctx, s, ref)
 			}
 		}
 		owner, ok := OwnerOf(&v.Pods[i])
@@ -67,8 +67,8 @@ func (v *View) has(r Ref) bool {
 	return v.Secrets[r] != nil || v.ConfigMaps[r] != nil || v.Missing[r] || v.Failed[r] != nil
 }
 
-// take asks for one object and puts the answer where it belongs.
-func (v *View) take(ctx context.Context, s *server, r Ref) {
+// ask asks for one object and puts the answer where it belongs.
+func (v *View) ask(ctx context.Context, s *server, r Ref) {
 	var err error
 	switch r.Kind {
 	case Secret:

@@ -46,6 +46,14 @@ func (s *Server) Answer(part string, with http.HandlerFunc) {
 	s.faults = append(s.faults, fault{part, with})
 }
 
+// Before has hook called before each request is answered. It may change what the
+// server holds. nil: none.
+func (s *Server) Before(hook func(*http.Request)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = hook
+}
+
 // Page cuts lists into pages of size, although nobody asked for a limit. 0: never.
 func (s *Server) Page(size int) {
 	s.mu.Lock()
@@ -73,6 +81,12 @@ func (s *Server) Requests() []string {
 
 // begin notes a request and returns the fault that answers it, or nil.
 func (s *Server) begin(r *http.Request) http.HandlerFunc {
+	s.mu.Lock()
+	before := s.before
+	s.mu.Unlock()
+	if before != nil {
+		before(r)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, r.Method+" "+r.URL.RequestURI())

@@ -37,6 +37,7 @@ type Server struct {
 	hanging  chan struct{} // closed: running; open: stopped, as by SIGSTOP
 	state    state
 	faults   []fault
+	before   func(*http.Request)
 	accepts  func(*http.Request) bool
 	pageSize int
 	requests []string
