@@ -108,28 +108,3 @@ func checkResource(r *v1.ResourceFieldSelector, at string) error {
 	}
 	return refused(Unsupported, at, "%q of a checkpoint is not its parent's; use limits.cpu or limits.memory, or write the value into the pod", r.Resource)
 }
-
-// sanitizeDownward refuses files of which the kubelet would write the
-// checkpoint's own values, which are others.
-func sanitizeDownward(d *v1.DownwardAPIVolumeSource, from source, at string) error {
-	for i, item := range d.Items {
-		at := fmt.Sprintf("%s.items[%d]", at, i)
-		switch {
-		case item.FieldRef != nil:
-			at := at + ".fieldRef.fieldPath"
-			switch _, literal, err := fieldValue(item.FieldRef.FieldPath, from, at); {
-			case err != nil:
-				return err
-			case literal:
-				return refused(Unsupported, at, "%q of a checkpoint is not its parent's; use an environment variable", item.FieldRef.FieldPath)
-			}
-		case item.ResourceFieldRef != nil:
-			if err := checkResource(item.ResourceFieldRef, at+".resourceFieldRef.resource"); err != nil {
-				return err
-			}
-		default:
-			return refused(Unsupported, at, "it names no source; remove it")
-		}
-	}
-	return nil
-}

@@ -116,10 +116,10 @@ var fates = map[string]fields{
 	"VolumeSource": {
 		"hostPath":              keep("works without an API server"),
 		"emptyDir":              keep("works without an API server"),
-		"downwardAPI":           transform("kept where the checkpoint's own values are the parent's"),
+		"downwardAPI":           transform("kept where the checkpoint's own values are the parent's, else a directory of the host, filled by us"),
 		"secret":                transform("becomes a directory of the host, filled by us"),
 		"configMap":             transform("becomes a directory of the host, filled by us"),
-		"projected":             refuse("projected volumes, service account tokens among them, are not supported by this version", "set automountServiceAccountToken: false and use a Secret or hostPath volume"),
+		"projected":             transform("becomes a directory of the host, filled by us, or what it is of the downward API alone"),
 		"image":                 refuse("image volumes are not supported by this version", "use a hostPath volume"),
 		"nfs":                   refuse("nfs volumes are not supported by this version", "use a hostPath volume"),
 		"iscsi":                 refuse("iscsi volumes are not supported by this version", "use a hostPath volume"),
@@ -160,6 +160,36 @@ var fates = map[string]fields{
 		"optional":    transform("becomes the payload's"),
 		"defaultUser": transform("becomes the owner of the files"),
 	},
+	"ProjectedVolumeSource": {
+		"sources":     transform("become the payload, in their order"),
+		"defaultMode": transform("becomes the mode of the files"),
+		"defaultUser": transform("becomes the owner of the files"),
+	},
+	"VolumeProjection": {
+		"secret":              transform("becomes the payload"),
+		"downwardAPI":         transform("becomes the payload"),
+		"configMap":           transform("becomes the payload"),
+		"serviceAccountToken": transform("becomes the payload: a token bound to the Node, since the parent's ends with the parent"),
+		"clusterTrustBundle":  refuse("its bundles are objects of the API server, by signer and label as it likes", "use a ConfigMap"),
+		"podCertificate":      refuse("the API server signs it for the parent alone", "use a Secret"),
+	},
+	"SecretProjection": {
+		"items":    transform("become the payload"),
+		"optional": transform("becomes the payload's"),
+	},
+	"ConfigMapProjection": {
+		"items":    transform("become the payload"),
+		"optional": transform("becomes the payload's"),
+	},
+	"DownwardAPIProjection": {
+		"items": transform("become the payload"),
+	},
+	"ServiceAccountTokenProjection": {
+		"audience":          transform("that of the token in the payload"),
+		"expirationSeconds": transform("longer: nobody renews a token while there is no API server"),
+		"path":              transform("becomes the payload"),
+		"user":              transform("becomes the owner of the file"),
+	},
 	"LocalObjectReference": {
 		"name": transform("the object's values take its place"),
 	},
@@ -170,7 +200,7 @@ var fates = map[string]fields{
 		"user": transform("becomes the owner of the file"),
 	},
 	"DownwardAPIVolumeSource": plain("items", "defaultMode", "defaultUser"),
-	"DownwardAPIVolumeFile":   plain("path", "fieldRef", "resourceFieldRef", "mode", "user"), // refs: see sanitizeDownward
+	"DownwardAPIVolumeFile":   plain("path", "fieldRef", "resourceFieldRef", "mode", "user"), // refs: see ownDownward
 
 	"Probe": plain("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold",
 		"terminationGracePeriodSeconds"),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,8 +22,11 @@ const (
 	activation = "0123456789abcdef0123456789abcdef"
 )
 
-// Each file of testdata holds parent.yaml and the Secrets and ConfigMaps that it
-// names, and what must come of them: static.yaml, payload and facts, or refused.
+var config = Config{LockDir: lockDir, Endpoint: "https://10.0.0.1:6443"}
+
+// Each file of testdata holds parent.yaml and what it names: Secrets, ConfigMaps and
+// tokens, by account/audience. Then what must come of them: static.yaml, payload
+// and facts, or refused.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
@@ -45,7 +49,7 @@ func TestGolden(t *testing.T) {
 
 func split(a *txtar.Archive) (in, want []txtar.File) {
 	for _, f := range a.Files {
-		if f.Name == "parent.yaml" || strings.HasPrefix(f.Name, "secret") || strings.HasPrefix(f.Name, "configmap") {
+		if slices.ContainsFunc([]string{"parent", "secret", "configmap", "tokens"}, func(kind string) bool { return strings.HasPrefix(f.Name, kind) }) {
 			in = append(in, f)
 		} else {
 			want = append(want, f)
@@ -61,7 +65,7 @@ func text(files []txtar.File) string {
 func outcome(t *testing.T, in []txtar.File) []txtar.File {
 	t.Helper()
 	pod, objects := parse(t, in)
-	s, err := Take(pod, objects, Config{LockDir: lockDir})
+	s, err := Take(pod, objects, config)
 	if err != nil {
 		u := unprotectable(t, err)
 		return []txtar.File{{Name: "refused", Data: fmt.Appendf(nil, "reason %s\nfield  %s\nhelp   %s\n", u.Reason, u.Field, u.Help)}}
@@ -107,7 +111,7 @@ func facts(s *Snapshot) []byte {
 
 func parse(t testing.TB, in []txtar.File) (*v1.Pod, Objects) {
 	t.Helper()
-	pod, o := &v1.Pod{}, Objects{Secrets: map[string]*v1.Secret{}, ConfigMaps: map[string]*v1.ConfigMap{}}
+	pod, o := &v1.Pod{}, Objects{Secrets: map[string]*v1.Secret{}, ConfigMaps: map[string]*v1.ConfigMap{}, Tokens: map[TokenRef]string{}}
 	for _, f := range in {
 		switch {
 		case f.Name == "parent.yaml":
@@ -116,10 +120,17 @@ func parse(t testing.TB, in []txtar.File) (*v1.Pod, Objects) {
 			var secret v1.Secret
 			require.NoError(t, yaml.UnmarshalStrict(f.Data, &secret))
 			o.Secrets[secret.Name] = &secret
+		case strings.HasPrefix(f.Name, "tokens"):
+			var tokens map[string]string
+			require.NoError(t, yaml.UnmarshalStrict(f.Data, &tokens))
+			for name, token := range tokens {
+				account, audience, _ := strings.Cut(name, "/")
+				o.Tokens[TokenRef{account, audience}] = token
+			}
 		default:
-			var config v1.ConfigMap
-			require.NoError(t, yaml.UnmarshalStrict(f.Data, &config))
-			o.ConfigMaps[config.Name] = &config
+			var configMap v1.ConfigMap
+			require.NoError(t, yaml.UnmarshalStrict(f.Data, &configMap))
+			o.ConfigMaps[configMap.Name] = &configMap
 		}
 	}
 	return pod, o

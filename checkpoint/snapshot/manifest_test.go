@@ -14,7 +14,7 @@ func sanitized(t *testing.T, workload string) *v1.Pod {
 	pod := guardedPod(t)
 	pod.OwnerReferences[0].Name = workload
 	secret(v1.SecretVolumeSource{})(pod)
-	s, err := Take(pod, Objects{Secrets: map[string]*v1.Secret{"cert": {}}}, Config{LockDir: lockDir})
+	s, err := Take(pod, Objects{Secrets: map[string]*v1.Secret{"cert": {}}}, config)
 	require.NoError(t, err)
 	return s.Pod
 }

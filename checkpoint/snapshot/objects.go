@@ -118,7 +118,7 @@ func TokenRefs(pod *v1.Pod) []TokenRef {
 		}
 		for _, source := range v.Projected.Sources {
 			if t := source.ServiceAccountToken; t != nil {
-				refs = append(refs, TokenRef{cmp.Or(pod.Spec.ServiceAccountName, "default"), t.Audience})
+				refs = append(refs, tokenRef(pod, t))
 			}
 		}
 	}

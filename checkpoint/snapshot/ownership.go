@@ -12,23 +12,48 @@ import (
 // own, to read (pkg/volume/volume_linux.go, changeFilePermission, v1.37.2). It
 // does neither to a directory of the host, so that we have to.
 type ownership struct {
-	gid  int
-	mask fs.FileMode
+	gid     int
+	grouped bool   // gid is the pod's fsGroup
+	runAs   *int64 // the user of every container, if they have one; tokens become that one's
 }
 
 func owner(spec *v1.PodSpec) ownership {
-	if spec.SecurityContext == nil || spec.SecurityContext.FSGroup == nil {
-		return ownership{}
+	o := ownership{runAs: runsAs(spec)}
+	if spec.SecurityContext != nil && spec.SecurityContext.FSGroup != nil {
+		o.gid, o.grouped = int(*spec.SecurityContext.FSGroup), true
 	}
-	return ownership{gid: int(*spec.SecurityContext.FSGroup), mask: 0o440}
+	return o
 }
 
 // file is one of a user other than root only if the pod says so, of this file or of
 // its volume; a kubelet does that from 1.37 on (AtomicWriteVolumeUserFields).
 func (o ownership) file(name string, data []byte, mode fs.FileMode, user *int64) File {
-	f := File{Path: name, Data: slices.Clone(data), Mode: (mode | o.mask).Perm(), GID: o.gid}
+	f := File{Path: name, Data: slices.Clone(data), Mode: mode.Perm(), GID: o.gid}
+	if o.grouped {
+		f.Mode |= 0o440
+	}
 	if user != nil {
 		f.UID = int(*user)
 	}
 	return f
+}
+
+// runsAs returns the one user whom all containers name (pkg/volume/util/util.go,
+// FsUserFrom, v1.37.2).
+func runsAs(spec *v1.PodSpec) *int64 {
+	var one *int64
+	for i, c := range allContainers(spec) {
+		var user *int64
+		if spec.SecurityContext != nil {
+			user = spec.SecurityContext.RunAsUser
+		}
+		if c.SecurityContext != nil && c.SecurityContext.RunAsUser != nil {
+			user = c.SecurityContext.RunAsUser
+		}
+		if user == nil || i > 0 && *user != *one {
+			return nil
+		}
+		one = user
+	}
+	return one
 }

@@ -3,6 +3,8 @@ package snapshot
 import (
 	"fmt"
 	"path"
+	"reflect"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -16,7 +18,7 @@ func payload(spec *v1.PodSpec, from source) ([]Volume, error) {
 	for i := range spec.Volumes {
 		v := &spec.Volumes[i]
 		t := tree{own: own, at: fmt.Sprintf("spec.volumes[%d]", i), files: map[string]File{}}
-		ours, err := t.fill(v.VolumeSource, from)
+		ours, err := t.fill(&v.VolumeSource, from)
 		if err != nil {
 			return nil, err
 		}
@@ -35,8 +37,10 @@ func payload(spec *v1.PodSpec, from source) ([]Volume, error) {
 
 // fill writes the files of a volume; ours is false for one that every kubelet
 // makes without an API server.
-func (t *tree) fill(v v1.VolumeSource, from source) (ours bool, err error) {
+func (t *tree) fill(v *v1.VolumeSource, from source) (ours bool, err error) {
 	switch {
+	case set(*v) != 1:
+		return false, refused(Unsupported, t.at, "the volume has no source that this version knows, or several; use a hostPath volume")
 	case v.Secret != nil:
 		s := v.Secret
 		t.mode, t.user = modeOf(s.DefaultMode, v1.SecretVolumeSourceDefaultMode), s.DefaultUser
@@ -45,10 +49,25 @@ func (t *tree) fill(v v1.VolumeSource, from source) (ours bool, err error) {
 		c := v.ConfigMap
 		t.mode, t.user = modeOf(c.DefaultMode, v1.ConfigMapVolumeSourceDefaultMode), c.DefaultUser
 		return true, t.addObject(selection{ConfigMap, c.Name, isTrue(c.Optional), c.Items, t.at + ".configMap", ".name"}, from.objects)
+	case v.Projected != nil:
+		own, err := ownProjected(v.Projected, from, t.at+".projected")
+		switch {
+		case err != nil:
+			return false, err
+		case own:
+			v.DownwardAPI, v.Projected = asDownward(v.Projected), nil
+			return false, nil
+		}
+		return true, t.addProjected(v.Projected, from)
+	case v.DownwardAPI != nil:
+		d := v.DownwardAPI
+		if own, err := ownDownward(d.Items, from, t.at+".downwardAPI"); own || err != nil {
+			return false, err
+		}
+		t.mode, t.user = modeOf(d.DefaultMode, v1.DownwardAPIVolumeSourceDefaultMode), d.DefaultUser
+		return true, t.addDownward(d.Items, from, t.at+".downwardAPI")
 	case v.HostPath != nil && !path.IsAbs(v.HostPath.Path):
 		return false, refused(Unsupported, t.at+".hostPath.path", "%q is not absolute; write the whole path", v.HostPath.Path)
-	case v == v1.VolumeSource{}:
-		return false, refused(Unsupported, t.at, "the volume has no source that this version knows; use a hostPath volume")
 	}
 	return false, nil
 }
@@ -61,8 +80,23 @@ func mayBeAbsent(v v1.VolumeSource) bool {
 		return isTrue(v.Secret.Optional)
 	case v.ConfigMap != nil:
 		return isTrue(v.ConfigMap.Optional)
+	case v.Projected != nil:
+		return !slices.ContainsFunc(v.Projected.Sources, func(s v1.VolumeProjection) bool {
+			return (s.Secret == nil || !isTrue(s.Secret.Optional)) && (s.ConfigMap == nil || !isTrue(s.ConfigMap.Optional))
+		})
 	}
 	return false
+}
+
+// set counts the fields of a union that are set.
+func set(union any) (n int) {
+	v := reflect.ValueOf(union)
+	for i := range v.NumField() {
+		if !v.Field(i).IsZero() {
+			n++
+		}
+	}
+	return n
 }
 
 func isPayload(v v1.Volume) bool {

@@ -54,20 +54,20 @@ func TestTakeOfAnyPod(t *testing.T) {
 func verifySnapshot(t *testing.T, pod *v1.Pod, o Objects) bool {
 	t.Helper()
 	before := pod.DeepCopy()
-	s, err := Take(pod, o, Config{LockDir: lockDir})
+	s, err := Take(pod, o, config)
 	require.Equal(t, before, pod, "Take changed the parent")
 	if err != nil {
 		require.ErrorAs(t, err, new(*Unprotectable))
 		return false
 	}
 	first := marshal(t, s.Pod)
-	again, err := Take(pod.DeepCopy(), o, Config{LockDir: lockDir})
+	again, err := Take(pod.DeepCopy(), o, config)
 	require.NoError(t, err)
 	require.Equal(t, string(first), string(marshal(t, again.Pod)), "not deterministic")
 	require.Equal(t, s.Volumes, again.Volumes, "not deterministic")
 	require.NotRegexp(t, references, string(first))
 
-	_, err = Take(s.Pod, o, Config{LockDir: lockDir})
+	_, err = Take(s.Pod, o, config)
 	require.ErrorAs(t, err, new(*Unprotectable))
 
 	stored, err := Decode(first)

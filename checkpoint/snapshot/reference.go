@@ -10,8 +10,8 @@ import (
 // an object of the API server. A kubelet of 1.34 or later does not run such a
 // static pod, and older ones ran it without the object. It asks what the
 // kubelet's HasAPIObjectReference asks (k8s.io/kubernetes v1.37.2,
-// pkg/api/pod/util.go), but names what is allowed, since the fates leave only
-// three kinds of volumes.
+// pkg/api/pod/util.go), but names what is allowed, since the fates leave few kinds
+// of volumes.
 func noReference(spec *v1.PodSpec) error {
 	switch {
 	case spec.ServiceAccountName != "" || spec.DeprecatedServiceAccount != "":

@@ -73,12 +73,26 @@ func secret(s v1.SecretVolumeSource) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Spec.Volumes[1].VolumeSource = v1.VolumeSource{Secret: &s} }
 }
 
+func downward(items ...v1.DownwardAPIVolumeFile) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Spec.Volumes[1].VolumeSource = v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: items}}
+	}
+}
+
+func projected(sources ...v1.VolumeProjection) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Spec.Volumes[1].VolumeSource = v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{Sources: sources}}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	const (
 		lockCommand = "spec.containers[0].command"
 		ready       = "spec.containers[0].readinessProbe"
 		readyCheck  = ready + ".exec.command"
 		items       = "spec.volumes[1].secret.items[0]"
+		down        = "spec.volumes[1].downwardAPI.items[0]"
+		sources     = "spec.volumes[1].projected.sources[0]"
 		source      = "spec.containers[0].env[0].valueFrom"
 	)
 	field := func(path string) v1.EnvVarSource {
@@ -178,10 +192,26 @@ func TestRefused(t *testing.T) {
 		{"env of an address not yet known", env(field("status.hostIP")), Unsupported, source + ".fieldRef.fieldPath"},
 		{"env of all labels", env(field("metadata.labels")), Unsupported, source + ".fieldRef.fieldPath"},
 		{"env of requests", env(v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "requests.memory"}}), Unsupported, source + ".resourceFieldRef.resource"},
-		{"file of labels", func(p *v1.Pod) {
-			p.Spec.Volumes[1].VolumeSource = v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: []v1.DownwardAPIVolumeFile{
-				{Path: "a", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels['a']"}}}}}
-		}, Unsupported, "spec.volumes[1].downwardAPI.items[0].fieldRef.fieldPath"},
+		{"file of an address", downward(v1.DownwardAPIVolumeFile{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.podIP"}}), Unsupported, down + ".fieldRef.fieldPath"},
+		{"file of nothing", downward(v1.DownwardAPIVolumeFile{}), Unsupported, down},
+		{"file of no container", downward(v1.DownwardAPIVolumeFile{ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "limits.cpu"}}), Unsupported, down + ".resourceFieldRef.containerName"},
+		{"file of no resource", downward(v1.DownwardAPIVolumeFile{ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "requests.pods", ContainerName: "web"}}), Unsupported, down + ".resourceFieldRef.resource"},
+		{"file beside labels of what the node has", downward(
+			v1.DownwardAPIVolumeFile{ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "limits.memory", ContainerName: "web"}, Path: "a"},
+			v1.DownwardAPIVolumeFile{FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels"}, Path: "b"}), Unsupported, down + ".resourceFieldRef.resource"},
+		{"token of no account", projected(v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "a"}}), MissingToken, sources + ".serviceAccountToken"},
+		{"token that leads out", projected(v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Audience: "b", Path: "../a"}}), UnsafePath, sources + ".serviceAccountToken.path"},
+		{"token beside half an address", func(p *v1.Pod) {
+			projected(v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Audience: "b", Path: "a"}})(p)
+			p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "a"}}
+		}, Unsupported, "spec.containers[0].env"},
+		{"Secret among sources", projected(v1.VolumeProjection{Secret: &v1.SecretProjection{LocalObjectReference: v1.LocalObjectReference{Name: "x"}}}), MissingSecret, sources + ".secret.name"},
+		{"ConfigMap among sources", projected(v1.VolumeProjection{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: v1.LocalObjectReference{Name: "x"}}}), MissingConfigMap, sources + ".configMap.name"},
+		{"trust bundle", projected(v1.VolumeProjection{ClusterTrustBundle: &v1.ClusterTrustBundleProjection{Path: "a"}}), Unsupported, sources + ".clusterTrustBundle"},
+		{"certificate", projected(v1.VolumeProjection{PodCertificate: &v1.PodCertificateProjection{KeyPath: "a"}}), Unsupported, sources + ".podCertificate"},
+		{"source of nothing", projected(v1.VolumeProjection{}), Unsupported, sources},
+		{"two sources in one", projected(v1.VolumeProjection{Secret: &v1.SecretProjection{}, ConfigMap: &v1.ConfigMapProjection{}}), Unsupported, sources},
+		{"two volumes in one", func(p *v1.Pod) { p.Spec.Volumes[1].HostPath = &v1.HostPathVolumeSource{Path: "/a"} }, Unsupported, "spec.volumes[1]"},
 
 		{"no such Secret", func(p *v1.Pod) { secret(v1.SecretVolumeSource{})(p); p.Spec.Volumes[1].Secret.SecretName = "x" }, MissingSecret, "spec.volumes[1].secret.secretName"},
 		{"no such ConfigMap", func(p *v1.Pod) {
@@ -201,8 +231,11 @@ func TestRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			pod := guardedPod(t)
 			tt.change(pod)
-			objects := Objects{Secrets: map[string]*v1.Secret{"cert": {Data: map[string][]byte{"a": []byte("hush")}}}}
-			_, err := Take(pod, objects, Config{LockDir: lockDir})
+			objects := Objects{
+				Secrets: map[string]*v1.Secret{"cert": {Data: map[string][]byte{"a": []byte("hush")}}},
+				Tokens:  map[TokenRef]string{{"default", "b"}: "hush"},
+			}
+			_, err := Take(pod, objects, config)
 			u := unprotectable(t, err)
 			assert.Equal(t, tt.reason, u.Reason, err)
 			assert.Equal(t, tt.field, u.Field, err)
@@ -216,9 +249,23 @@ func TestKeyThatLeadsOutIsRefused(t *testing.T) {
 	for _, key := range []string{"../x", "..", ".", "/x", "", "..data"} {
 		pod := guardedPod(t)
 		secret(v1.SecretVolumeSource{})(pod)
-		_, err := Take(pod, Objects{Secrets: map[string]*v1.Secret{"cert": {Data: map[string][]byte{key: nil}}}}, Config{LockDir: lockDir})
+		_, err := Take(pod, Objects{Secrets: map[string]*v1.Secret{"cert": {Data: map[string][]byte{key: nil}}}}, config)
 		require.Equal(t, UnsafePath, unprotectable(t, err).Reason, key)
 	}
+}
+
+func TestTokenThatLeadsNowhereIsRefused(t *testing.T) {
+	pod := guardedPod(t)
+	projected(v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "a"}})(pod)
+	objects := Objects{Tokens: map[TokenRef]string{{ServiceAccount: "default"}: "hush"}}
+	_, err := Take(pod, objects, Config{LockDir: lockDir})
+	u := unprotectable(t, err)
+	require.Equal(t, MissingEndpoint, u.Reason)
+	require.Equal(t, "spec.containers[0].env", u.Field)
+
+	pod.Spec.Containers[0].Env = []v1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "fd00::1"}, {Name: "KUBERNETES_SERVICE_PORT", Value: "6443"}}
+	_, err = Take(pod, objects, Config{LockDir: lockDir})
+	require.NoError(t, err)
 }
 
 func TestPodOfAnotherNodeIsAnError(t *testing.T) {

@@ -19,9 +19,10 @@ const (
 
 // source is where values of the parent come from.
 type source struct {
-	pod     *v1.Pod
-	id      Identity
-	objects Objects
+	pod      *v1.Pod
+	id       Identity
+	objects  Objects
+	endpoint string // of the API server for clients on this node; "": not known
 }
 
 // sanitize does what the table calls transform, but for the volumes.
@@ -36,13 +37,6 @@ func sanitize(spec *v1.PodSpec, from source) error {
 	}
 	if grace := spec.TerminationGracePeriodSeconds; grace != nil {
 		spec.TerminationGracePeriodSeconds = new(max(1, *grace))
-	}
-	for i := range spec.Volumes {
-		if d := spec.Volumes[i].DownwardAPI; d != nil {
-			if err := sanitizeDownward(d, from, fmt.Sprintf("spec.volumes[%d].downwardAPI", i)); err != nil {
-				return err
-			}
-		}
 	}
 	for i := range spec.InitContainers {
 		if err := sanitizeContainer(spec, &spec.InitContainers[i], from, fmt.Sprintf("spec.initContainers[%d]", i)); err != nil {

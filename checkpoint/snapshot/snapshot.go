@@ -70,12 +70,16 @@ func Take(pod *v1.Pod, o Objects, c Config) (*Snapshot, error) {
 	if err := applyFates(spec); err != nil {
 		return nil, err
 	}
-	from := source{pod: pod, id: id, objects: o}
+	from := source{pod: pod, id: id, objects: o, endpoint: c.Endpoint}
+	nameAccountVolume(spec)
 	volumes, err := payload(spec, from)
 	if err != nil {
 		return nil, err
 	}
 	if err := sanitize(spec, from); err != nil {
+		return nil, err
+	}
+	if err := tellEndpoint(spec, from); err != nil {
 		return nil, err
 	}
 	if err := guard(spec, id.Lock, c.LockDir); err != nil {

@@ -10,6 +10,8 @@ const (
 	NeedsLock         = "NeedsLock"         // it serves the API, and two of it would fight
 	MissingSecret     = "MissingSecret"     // a Secret, or a key of it, that is not optional
 	MissingConfigMap  = "MissingConfigMap"  // a ConfigMap, or a key of it, that is not optional
+	MissingToken      = "MissingToken"      // no ServiceAccount to get a token of
+	MissingEndpoint   = "MissingEndpoint"   // nowhere to use a token
 	UnsafePath        = "UnsafePath"        // a payload file that would leave its directory
 	AlreadyCheckpoint = "AlreadyCheckpoint" // a checkpoint has no checkpoint
 )

@@ -120,7 +120,7 @@ func TestMatchesACutName(t *testing.T) {
 
 func TestIdentityComesBack(t *testing.T) {
 	pod := guardedPod(t)
-	s, err := Take(pod, Objects{}, Config{LockDir: lockDir})
+	s, err := Take(pod, Objects{}, config)
 	require.NoError(t, err)
 	require.Equal(t, Identity{Namespace: "kube-system", Workload: "web", Lock: "web", Kind: "DaemonSet"}, IdentityOf(s.Pod))
 }
@@ -145,7 +145,7 @@ func TestHandoffGrace(t *testing.T) {
 		if tt.say != "" {
 			pod.Annotations[AnnotationHandoffGrace] = tt.say
 		}
-		s, err := Take(pod, Objects{}, Config{LockDir: lockDir})
+		s, err := Take(pod, Objects{}, config)
 		require.NoError(t, err)
 		assert.Equal(t, tt.want, s.Grace, "%q %s", tt.say, tt.program)
 	}

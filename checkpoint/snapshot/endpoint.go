@@ -1,0 +1,57 @@
+package snapshot
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Where clients in a pod look for the API server. The kubelet sets both from the
+// Service kubernetes, which it does not know before it has reached an API server
+// (pkg/kubelet/kubelet_pods.go, getServiceEnvVarMap, v1.37.2), and to whose
+// address nothing leads at that time.
+const (
+	envHost = "KUBERNETES_SERVICE_HOST"
+	envPort = "KUBERNETES_SERVICE_PORT"
+)
+
+// tellEndpoint leads the clients of a checkpoint to the API server of this node:
+// those in containers that mount a token, and that are not told otherwise. The two
+// variables come first, since others may be made of them.
+func tellEndpoint(spec *v1.PodSpec, from source) error {
+	parent := &from.pod.Spec
+	made := allContainers(spec)
+	for i, c := range allContainers(parent) {
+		if !mountsToken(parent, c.Container) {
+			continue
+		}
+		static, at := made[i], c.at+".env"
+		host, port := sets(static.Container, envHost), sets(static.Container, envPort)
+		switch {
+		case host && port:
+			continue
+		case host || port:
+			return refused(Unsupported, at, "of %s and %s it sets but one, and the other one's value comes from the API server; set both", envHost, envPort)
+		}
+		u, err := url.Parse(from.endpoint)
+		if err != nil || u.Hostname() == "" {
+			return refused(MissingEndpoint, at, "no address of the API server on this node is known for the token's user; set --api-endpoint, or %s and %s", envHost, envPort)
+		}
+		static.Env = slices.Insert(static.Env, 0,
+			v1.EnvVar{Name: envHost, Value: u.Hostname()},
+			v1.EnvVar{Name: envPort, Value: cmp.Or(u.Port(), "443")})
+	}
+	return nil
+}
+
+func mountsToken(spec *v1.PodSpec, c *v1.Container) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool {
+		return slices.ContainsFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == m.Name && hasToken(v) })
+	})
+}
+
+func sets(c *v1.Container, name string) bool {
+	return slices.ContainsFunc(c.Env, func(e v1.EnvVar) bool { return e.Name == name })
+}
