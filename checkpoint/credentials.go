@@ -133,7 +133,7 @@ func (k *keeper) due(account *Account, old onDisk, err error) string {
 	if account == nil || k.config.DryRun {
 		return ""
 	}
-	if err == nil && k.another(account, old.Claims) {
+	if err == nil && k.another(account, old.claims) {
 		return "of another service account"
 	}
 	endpoint, ca := k.here()
@@ -144,7 +144,7 @@ func (k *keeper) due(account *Account, old onDisk, err error) string {
 		return err.Error()
 	case age >= renewal, age >= old.Expires.Sub(old.Issued)*8/10:
 		return "written " + age.Round(time.Minute).String() + " ago"
-	case old.NodeUID != "" && old.NodeUID != account.NodeUID:
+	case old.claims.NodeUID != "" && old.claims.NodeUID != account.NodeUID:
 		return "of another Node object"
 	case endpoint != "" && endpoint != old.Endpoint:
 		return "of another endpoint"
@@ -192,7 +192,7 @@ func (k *keeper) path() string { return filepath.Join(k.config.StateDir, credent
 // onDisk is what the file holds.
 type onDisk struct {
 	api.Token
-	api.Claims
+	claims  api.Claims
 	written time.Time // by this node's clock, which need not agree with the API server's
 }
 

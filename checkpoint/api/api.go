@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
 )
@@ -42,11 +43,16 @@ type View struct {
 	NodeUID         string
 	NodeIP          string // the Node's first InternalIP; "" until its kubelet has reported one
 
+	// Audiences are those of the token that asked: one of them is the API server's
+	// own. nil where it does not say, or a client certificate asked.
+	Audiences []string
+
 	// Every object that a protected pod refers to is in exactly one of these.
 	Secrets    map[Ref]*corev1.Secret
 	ConfigMaps map[Ref]*corev1.ConfigMap
-	Missing    map[Ref]bool  // the API server says that there is none
-	Failed     map[Ref]error // unknown; names the object, and matches the same errors as View's
+	Accounts   map[Ref]types.UID // the service account of that name is this one
+	Missing    map[Ref]bool      // the API server says that there is none
+	Failed     map[Ref]error     // unknown; names the object, and matches the same errors as View's
 
 	Owners map[Owner]OwnerSpec // of each protected pod that OwnerOf knows one of
 }
@@ -140,6 +146,7 @@ func (c *Client) identity(ctx context.Context, s *server, v *View) error {
 	if err != nil {
 		return err
 	}
+	v.Audiences = ClaimsOf(s.config.BearerToken).Audiences
 	v.KubeSystemUID, v.NodeUID = string(namespace.UID), string(node.UID)
 	for _, a := range node.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {

@@ -30,7 +30,7 @@ import (
 // context.Canceled. After one, and where changes follow each other, Await may
 // return at once: the caller paces the calls.
 //
-// Objects that failed in v, owners and the Node are not watched. alive is called
+// Objects that failed in v, service accounts, owners and the Node are not watched. alive is called
 // when each watch has begun, at each bookmark of it, and when the server breaks a
 // silence, as it does twice a minute at least, since it is pinged then. (A quiet
 // cluster has no bookmarks: k8s.io/apiserver@v0.37.2 pkg/storage/cacher/cache_watcher.go
@@ -158,7 +158,9 @@ func (c *Client) watches(s *server, v View) []*watch {
 		named(ref)
 	}
 	for ref := range v.Missing {
-		named(ref)
+		if ref.Kind != ServiceAccount {
+			named(ref)
+		}
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
@@ -15,6 +16,9 @@ type Claims struct {
 	Account    types.NamespacedName // the service account
 	AccountUID string
 	NodeUID    string // of the Node that it is bound to
+	Audiences  []string
+	Issued     time.Time // by the API server's clock, as Expires
+	Expires    time.Time
 }
 
 // ParseKubeconfig is the reverse of [Kubeconfig]: the token in it. It checks no
@@ -46,6 +50,7 @@ func ParseKubeconfig(data []byte) (Token, error) {
 func ClaimsOf(token string) Claims {
 	type ref struct{ Name, UID string }
 	var claims struct {
+		Audiences  audiences `json:"aud"`
 		Kubernetes struct {
 			Namespace      string
 			ServiceAccount ref
@@ -59,5 +64,22 @@ func ClaimsOf(token string) Claims {
 		return Claims{}
 	}
 	k := claims.Kubernetes
-	return Claims{types.NamespacedName{Namespace: k.Namespace, Name: k.ServiceAccount.Name}, k.ServiceAccount.UID, k.Node.UID}
+	c := Claims{
+		Account:    types.NamespacedName{Namespace: k.Namespace, Name: k.ServiceAccount.Name},
+		AccountUID: k.ServiceAccount.UID, NodeUID: k.Node.UID, Audiences: claims.Audiences,
+	}
+	c.Issued, c.Expires = lifetime(token)
+	return c
+}
+
+// audiences are one or several (RFC 7519, section 4.1.3).
+type audiences []string
+
+func (a *audiences) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*a = audiences{one}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(a))
 }

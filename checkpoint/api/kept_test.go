@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,9 +43,11 @@ func TestWhoseATokenIs(t *testing.T) {
 	}
 	require.Equal(t, api.Claims{
 		Account: types.NamespacedName{Namespace: "kube-system", Name: "pod-checkpointer"}, AccountUID: "account-uid", NodeUID: "node-uid",
-	}, api.ClaimsOf(of(`{"iat":1,"kubernetes.io":{"namespace":"kube-system","node":{"name":"master-0","uid":"node-uid"},
+		Audiences: []string{"https://issuer", "vault"}, Issued: time.Unix(1, 0), Expires: time.Unix(3, 0),
+	}, api.ClaimsOf(of(`{"iat":1,"exp":3,"aud":["https://issuer","vault"],"kubernetes.io":{"namespace":"kube-system","node":{"name":"master-0","uid":"node-uid"},
 		"serviceaccount":{"name":"pod-checkpointer","uid":"account-uid"}}}`)))
-	for _, other := range []string{"", "opaque", "a.b.c", of("{}"), of(`{"kubernetes.io":7}`)} {
+	require.Equal(t, []string{"vault"}, api.ClaimsOf(of(`{"aud":"vault"}`)).Audiences)
+	for _, other := range []string{"", "opaque", "a.b.c", of("{}"), of(`{"kubernetes.io":7}`), of(`{"aud":7}`)} {
 		require.Zero(t, api.ClaimsOf(other), other)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Kind is that of an object that a View holds.
@@ -13,8 +14,9 @@ type Kind string
 
 // The kinds that a View holds.
 const (
-	Secret    Kind = "Secret"
-	ConfigMap Kind = "ConfigMap"
+	Secret         Kind = "Secret"
+	ConfigMap      Kind = "ConfigMap"
+	ServiceAccount Kind = "ServiceAccount"
 )
 
 // Ref names an object that a pod needs.
@@ -33,6 +35,8 @@ func (k Kind) resource() string {
 		return "secrets"
 	case ConfigMap:
 		return "configmaps"
+	case ServiceAccount:
+		return "serviceaccounts"
 	}
 	return ""
 }
@@ -42,6 +46,7 @@ func (k Kind) resource() string {
 func (c *Client) named(ctx context.Context, s *server, v *View, wanted Wanted) {
 	v.Secrets = make(map[Ref]*corev1.Secret)
 	v.ConfigMaps = make(map[Ref]*corev1.ConfigMap)
+	v.Accounts = make(map[Ref]types.UID)
 	v.Missing = make(map[Ref]bool)
 	v.Failed = make(map[Ref]error)
 	v.Owners = make(map[Owner]OwnerSpec)
@@ -64,7 +69,7 @@ func (c *Client) named(ctx context.Context, s *server, v *View, wanted Wanted) {
 
 // has tells whether the object was asked for.
 func (v *View) has(r Ref) bool {
-	return v.Secrets[r] != nil || v.ConfigMaps[r] != nil || v.Missing[r] || v.Failed[r] != nil
+	return v.Secrets[r] != nil || v.ConfigMaps[r] != nil || v.Accounts[r] != "" || v.Missing[r] || v.Failed[r] != nil
 }
 
 // ask asks for one object and puts the answer where it belongs.
@@ -80,6 +85,11 @@ func (v *View) ask(ctx context.Context, s *server, r Ref) {
 		var configMap *corev1.ConfigMap
 		if configMap, err = get[*corev1.ConfigMap](ctx, s, r.Kind.resource(), r.Namespace, r.Name); err == nil {
 			v.ConfigMaps[r] = configMap
+		}
+	case ServiceAccount:
+		var account *corev1.ServiceAccount
+		if account, err = get[*corev1.ServiceAccount](ctx, s, r.Kind.resource(), r.Namespace, r.Name); err == nil {
+			v.Accounts[r] = account.UID
 		}
 	default:
 		err = fmt.Errorf("%s: no View holds this kind", r)

@@ -16,6 +16,7 @@ import (
 // (One that is bound to a pod ends with the pod, which a node has to outlive.)
 type TokenRequest struct {
 	ServiceAccount types.NamespacedName
+	Audience       string        // "": the API server itself
 	Node, NodeUID  string        // as a View has them
 	Lifetime       time.Duration // 10 minutes or more; the API server may give less
 }
@@ -67,18 +68,17 @@ func (c *Client) Token(ctx context.Context, r TokenRequest) (Token, error) {
 	return t, nil
 }
 
-// body is authentication.k8s.io/v1 TokenRequest as far as it is used here. No
-// audience is that of the API server itself.
+// body is authentication.k8s.io/v1 TokenRequest as far as it is used here.
 func (r TokenRequest) body() []byte {
 	type object = map[string]any
-	data, err := json.Marshal(object{
-		"apiVersion": "authentication.k8s.io/v1",
-		"kind":       "TokenRequest",
-		"spec": object{
-			"expirationSeconds": int64(r.Lifetime / time.Second),
-			"boundObjectRef":    object{"apiVersion": "v1", "kind": "Node", "name": r.Node, "uid": r.NodeUID},
-		},
-	})
+	spec := object{
+		"expirationSeconds": int64(r.Lifetime / time.Second),
+		"boundObjectRef":    object{"apiVersion": "v1", "kind": "Node", "name": r.Node, "uid": r.NodeUID},
+	}
+	if r.Audience != "" {
+		spec["audiences"] = []string{r.Audience}
+	}
+	data, err := json.Marshal(object{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
 	if err != nil {
 		panic(err) // strings and a number
 	}

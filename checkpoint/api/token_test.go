@@ -104,6 +104,20 @@ func TestKubeconfigQuotesAndVerifies(t *testing.T) {
 	}
 }
 
+func TestATokenIsForWhomItWasAsked(t *testing.T) {
+	s := issuing(t)
+	for audience, want := range map[string]string{"": apitest.Audience, "vault": "vault"} {
+		r := asked
+		r.Audience = audience
+		got, err := token(t, client(t, s.Kubeconfig()), r)
+		require.NoError(t, err)
+		claims := api.ClaimsOf(got.Value)
+		require.Equal(t, []string{want}, claims.Audiences)
+		require.NotEmpty(t, claims.AccountUID)
+		require.Equal(t, r.ServiceAccount, claims.Account)
+	}
+}
+
 func TestExpiryIsTheEffectiveOne(t *testing.T) {
 	const path = "/pod-checkpointer/token"
 	s := issuing(t)

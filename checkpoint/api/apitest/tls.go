@@ -36,6 +36,9 @@ func newAuthority(t testing.TB) authority {
 	return authority{encode("CERTIFICATE", der), parsed, key}
 }
 
+// CA is the authority of the server's certificate, PEM.
+func (s *Server) CA() []byte { return s.authority.certificate }
+
 // ClientCertificate returns a client certificate and its key, PEM, for user.
 func (s *Server) ClientCertificate(user string, expires time.Time) (certificate, key []byte) {
 	s.t.Helper()

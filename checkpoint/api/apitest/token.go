@@ -11,6 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
+// Audience is the server's own.
+const Audience = "https://kubernetes.default.svc"
+
 // LimitTokens gives no token for longer than limit, and says so only by its
 // expiry, as kube-apiserver's --service-account-max-token-expiration does. 0: no limit.
 func (s *Server) LimitTokens(limit time.Duration) {
@@ -25,6 +28,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request, account location)
 	var asked struct {
 		Kind string
 		Spec struct {
+			Audiences         []string
 			ExpirationSeconds int64
 			BoundObjectRef    struct{ Kind, Name, UID string }
 		}
@@ -35,7 +39,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request, account location)
 	}
 	ref := asked.Spec.BoundObjectRef
 	s.mu.Lock()
-	exists := s.state.objects["/api/v1/namespaces/"+account.namespace+"/serviceaccounts/"+account.name] != nil
+	owner := s.state.objects["/api/v1/namespaces/"+account.namespace+"/serviceaccounts/"+account.name]
 	node, _ := s.state.objects["/api/v1/nodes/"+ref.Name].(*corev1.Node)
 	seconds := asked.Spec.ExpirationSeconds
 	if s.tokenLimit > 0 {
@@ -44,7 +48,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request, account location)
 	s.mu.Unlock()
 	nodes := location{kind: "nodes"}.group()
 	switch {
-	case !exists:
+	case owner == nil:
 		send(w, r, http.StatusNotFound, status(apierrors.NewNotFound(account.group(), account.name)))
 		return
 	case node == nil:
@@ -56,9 +60,13 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request, account location)
 		return
 	}
 	now := time.Now().Truncate(time.Second)
+	audiences := asked.Spec.Audiences
+	if len(audiences) == 0 {
+		audiences = []string{Audience}
+	}
 	claims, _ := json.Marshal(object{
-		"iat": now.Unix(), "exp": now.Unix() + seconds,
-		"kubernetes.io": object{"namespace": account.namespace, "serviceaccount": object{"name": account.name}, "node": object{"name": ref.Name, "uid": ref.UID}},
+		"iat": now.Unix(), "exp": now.Unix() + seconds, "aud": audiences,
+		"kubernetes.io": object{"namespace": account.namespace, "serviceaccount": object{"name": account.name, "uid": owner.GetUID()}, "node": object{"name": ref.Name, "uid": ref.UID}},
 	})
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
