@@ -55,6 +55,7 @@ type disk interface {
 	readDir(name string) ([]fs.DirEntry, error) // sorted by name
 	stat(name string) (fs.FileInfo, error)      // follows links
 	lstat(name string) (fs.FileInfo, error)
+	readlink(name string) (string, error)
 	sub(name string) (disk, error)
 }
 
@@ -136,6 +137,15 @@ func (d *Dir) ReadDir(name string) (entries []fs.DirEntry, err error) {
 		return err
 	})
 	return entries, err
+}
+
+// Readlink returns the target of a link, which is not looked at.
+func (d *Dir) Readlink(name string) (target string, err error) {
+	err = d.do("readlink", name, func() (err error) {
+		target, err = d.disk.readlink(name)
+		return err
+	})
+	return target, err
 }
 
 // Stat tells of what name leads to. Its Sys is a *[syscall.Stat_t].

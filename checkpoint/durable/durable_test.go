@@ -79,6 +79,11 @@ func TestWritesAreSeen(t *testing.T) {
 		info, err := d.Stat("link")
 		require.NoError(t, err)
 		assert.True(t, info.IsDir(), "Stat follows links")
+		target, err := d.Readlink("link")
+		require.NoError(t, err)
+		assert.Equal(t, "a", target)
+		_, err = d.Readlink("old")
+		require.ErrorIs(t, err, syscall.EINVAL, "a file is no link")
 
 		require.NoError(t, d.Remove("old"))
 		require.NoError(t, d.Remove("old"), "absent is no error")
@@ -167,8 +172,9 @@ func every(d *Dir, name string) map[string]error {
 	_, read := d.ReadFile(name)
 	_, list := d.ReadDir(name)
 	_, stat := d.Stat(name)
+	_, link := d.Readlink(name)
 	return map[string]error{
-		"Sub": sub, "ReadFile": read, "ReadDir": list, "Stat": stat,
+		"Sub": sub, "ReadFile": read, "ReadDir": list, "Stat": stat, "Readlink": link,
 		"WriteFile": d.WriteFile(name, []byte("evil"), 0o600),
 		"Symlink":   d.Symlink("evil", name),
 		"WriteTree": d.WriteTree(name, Tree{Perm: 0o700}),

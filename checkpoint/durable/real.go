@@ -37,6 +37,7 @@ func (r real) readFile(name string) ([]byte, error)       { return r.root.ReadFi
 func (r real) readDir(name string) ([]fs.DirEntry, error) { return fs.ReadDir(r.root.FS(), name) }
 func (r real) stat(name string) (fs.FileInfo, error)      { return r.root.Stat(name) }
 func (r real) lstat(name string) (fs.FileInfo, error)     { return r.root.Lstat(name) }
+func (r real) readlink(name string) (string, error)       { return r.root.Readlink(name) }
 
 func (r real) sub(name string) (disk, error) {
 	root, err := r.root.OpenRoot(name)

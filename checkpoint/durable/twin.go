@@ -86,10 +86,10 @@ func (k *Disk) Dir(name string) (*Dir, error) {
 
 // Fail lets fn decide before each operation whether it fails, and how: EIO,
 // ENOSPC, EROFS. A failed write has written half; any other operation that
-// failed did nothing. The operations are open, stat, read, readdir, create,
-// write, chown, chmod, fsync, close, rename, mkdir, symlink and remove; name is
-// the absolute path, of a rename the new one. Nil lets all succeed again. fn
-// must not use the disk.
+// failed did nothing. The operations are open, stat, read, readdir, readlink,
+// create, write, chown, chmod, fsync, close, rename, mkdir, symlink and remove;
+// name is the absolute path, of a rename the new one. Nil lets all succeed again.
+// fn must not use the disk.
 func (k *Disk) Fail(fn func(op, name string) error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -225,6 +225,20 @@ func (t twin) lstat(name string) (i fs.FileInfo, err error) {
 	return i, err
 }
 
+func (t twin) readlink(name string) (target string, err error) {
+	err = t.do("readlink", name, func(at entry) error {
+		switch {
+		case at.node == nil:
+			return syscall.ENOENT
+		case at.node.now.mode.Type() != fs.ModeSymlink:
+			return syscall.EINVAL
+		}
+		target = string(at.node.now.data)
+		return nil
+	})
+	return target, err
+}
+
 func (t twin) sub(name string) (d disk, err error) {
 	err = t.follow("open", name, func(n *inode) error {
 		if !n.now.mode.IsDir() {
