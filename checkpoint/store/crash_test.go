@@ -27,6 +27,7 @@ var writes = []struct {
 	{"first node", nothing, func(s *Store) error { return s.SetNode(node("n")) }},
 	{"node", withState, func(s *Store) error { return s.SetNode(node("m")) }},
 	{"stage", two, func(s *Store) error { return second(s.Stage(api, 2, id1)) }},
+	{"refresh", staged, func(s *Store) error { return s.Refresh(api, 2, id1) }},
 	{"prune", many, func(s *Store) error { return s.Prune(func(id string) bool { return id == id2 }) }},
 }
 
@@ -45,6 +46,11 @@ func withState(t *testing.T, s *Store) {
 	require.NoError(t, s.SetNode(node("n")))
 }
 
+func staged(t *testing.T, s *Store) {
+	two(t, s)
+	require.NoError(t, second(s.Stage(api, 1, id1)))
+}
+
 func many(t *testing.T, s *Store) {
 	for i := range 7 {
 		commit(t, s, api, fmt.Sprint(i))
@@ -58,6 +64,9 @@ func many(t *testing.T, s *Store) {
 func sight(s *Store) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%+v %q\n", s.Node(), s.Problems())
+	if len(s.activations) == 1 && s.Files(api, id1) != 0 {
+		fmt.Fprintf(&b, "%s is of %d\n", id1, s.Files(api, id1))
+	}
 	for _, w := range s.Workloads() {
 		fmt.Fprintf(&b, "%s %q %+v", w.Key, w.Problems, w.State)
 		for _, g := range w.Generations {
@@ -107,9 +116,16 @@ func whole(t *testing.T, k *durable.Disk) *Store {
 	for name := range all {
 		require.NotContains(t, name, durable.TempPrefix)
 	}
-	for id := range s.activations {
-		require.Len(t, withPrefix(all, "activations/"+id+"/"), 12, "a whole tree")
+	for id, of := range s.activations {
+		tree := withPrefix(all, "activations/"+id+"/")
+		g, ok := s.workloads[Key{of.Namespace, of.Workload}].generation(of.Generation)
+		require.True(t, ok)
+		if settled, err := s.settled("activations/"+id+"/certs", g.Payloads["certs"]); err == nil && settled {
+			require.Len(t, tree, 12, "a whole tree")
+		}
 		require.Contains(t, all["activations/"+id+"/certs/ca"], "L")
+		key, crt := read(t, k, id, "certs/tls.key"), read(t, k, id, "certs/ca/tls.crt")
+		require.Equal(t, strings.TrimPrefix(key, "key "), strings.TrimPrefix(crt, "crt "), "files of one generation")
 	}
 	for _, w := range s.Workloads() {
 		require.Empty(t, w.Problems)

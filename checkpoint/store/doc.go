@@ -28,6 +28,10 @@
 //   - SetState and SetNode replace one file: the old one or the new one is left.
 //   - Stage fills a temporary directory and renames it: all of the activation is
 //     left, or none.
+//   - Refresh turns one volume of an activation after the other to the files of
+//     another generation, each by the rename of its ..data, and writes
+//     activation.json last. Volumes of either generation are left, each whole, and
+//     activation.json names the old one; the next Refresh goes on.
 //   - Prune removes activations, then records, then payloads that nothing names
 //     any more, each whole; the next one goes on.
 //   - What Open finds bad is moved into quarantine, the payload before the records

@@ -78,9 +78,21 @@ func (s *Store) loadActivations() error {
 			return err
 		}
 		s.activations[id] = of
+		s.lookThrough("activations/" + id)
 		if w, ok := s.workloads[Key{of.Namespace, of.Workload}]; ok {
 			w.last = max(w.last, of.Generation)
 		}
 	}
 	return nil
+}
+
+// lookThrough finds what a crash of Refresh left in an activation. Nothing hangs on
+// it, so that what can't be read hinders nobody.
+func (s *Store) lookThrough(activation string) {
+	names, _ := s.list(activation)
+	for _, name := range names {
+		if name != "activation.json" {
+			_, _ = s.list(activation + "/" + name)
+		}
+	}
 }

@@ -82,22 +82,43 @@ func (s *Store) tree(g Generation, of stage) (durable.Tree, error) {
 	}
 	for _, volume := range slices.Sorted(maps.Keys(g.Payloads)) {
 		payload := g.Payloads[volume]
-		files, err := s.readPayload(payload)
-		if s.isBad(err) {
-			s.losePayload(payload, err)
-			_ = s.tidy(every) // or else the next write
-		}
+		files, err := s.layable(payload)
 		if err != nil {
 			return durable.Tree{}, err
 		}
 		data := path.Join(volume, ".."+payload)
 		t.Dirs = append(t.Dirs, data)
 		t.Links[path.Join(volume, "..data")] = ".." + payload
-		for _, f := range files {
-			first, _, _ := strings.Cut(f.Path, "/")
+		for _, first := range visible(files) {
 			t.Links[path.Join(volume, first)] = "..data/" + first
-			t.Files[path.Join(data, f.Path)] = durable.File{Data: f.Data, Perm: f.Mode, UID: f.UID, GID: f.GID}
+		}
+		for _, f := range files {
+			t.Files[path.Join(data, f.Path)] = f.onDisk()
 		}
 	}
 	return t, nil
+}
+
+// layable reads a payload that is to be mounted. A bad one is set aside.
+func (s *Store) layable(payload string) ([]payloadFile, error) {
+	files, err := s.readPayload(payload)
+	if s.isBad(err) {
+		s.losePayload(payload, err)
+		_ = s.tidy(every) // or else the next write
+	}
+	return files, err
+}
+
+// visible are the names in the volume's directory that lead to its files, sorted.
+func visible(files []payloadFile) []string {
+	var names []string
+	for _, f := range files { // which are sorted
+		first, _, _ := strings.Cut(f.Path, "/")
+		names = append(names, first)
+	}
+	return slices.Compact(names)
+}
+
+func (f payloadFile) onDisk() durable.File {
+	return durable.File{Data: f.Data, Perm: f.Mode, UID: f.UID, GID: f.GID}
 }
