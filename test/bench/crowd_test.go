@@ -4,6 +4,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -46,7 +47,7 @@ func protectMore(ctx context.Context, l *lab.Lab) ([]string, error) {
 	for _, name := range []string{"idle-1", "idle-2"} {
 		var set appsv1.DaemonSet
 		set.ObjectMeta, set.Spec.Selector, set.Spec.Template = idle(name, map[string]string{"pod-checkpointer.io/checkpoint": "true"})
-		if err := call(ctx, l, http.MethodPost, "/apis/apps/v1/namespaces/kube-system/daemonsets", set, nil); err != nil {
+		if err := l.Call(ctx, http.MethodPost, "/apis/apps/v1/namespaces/kube-system/daemonsets", set, nil); err != nil {
 			return nil, err
 		}
 		workloads = append(workloads, "kube-system/"+name)
@@ -59,17 +60,18 @@ func protectMore(ctx context.Context, l *lab.Lab) ([]string, error) {
 // plane from its work.
 func crowd(ctx context.Context, l *lab.Lab, pods int) error {
 	var system corev1.PodList
-	if err := call(ctx, l, http.MethodGet, "/api/v1/namespaces/kube-system/pods", nil, &system); err != nil {
+	if err := l.Call(ctx, http.MethodGet, "/api/v1/namespaces/kube-system/pods", nil, &system); err != nil {
 		return err
 	}
 	var set appsv1.Deployment
 	set.ObjectMeta, set.Spec.Selector, set.Spec.Template = idle("crowd", nil)
 	set.Spec.Replicas = new(int32(0))
-	err := call(ctx, l, http.MethodPost, strings.TrimSuffix(deployment, "/crowd"), set, nil)
-	if err != nil && !strings.HasSuffix(err.Error(), "409 Conflict") { // it is there
+	var refused *lab.StatusError
+	err := l.Call(ctx, http.MethodPost, strings.TrimSuffix(deployment, "/crowd"), set, nil)
+	if err != nil && (!errors.As(err, &refused) || refused.Code != http.StatusConflict) { // else it is there
 		return err
 	}
-	if err := call(ctx, l, http.MethodGet, deployment, nil, &set); err != nil {
+	if err := l.Call(ctx, http.MethodGet, deployment, nil, &set); err != nil {
 		return err
 	}
 	begin, said := time.Now(), time.Now()
@@ -92,11 +94,11 @@ func crowd(ctx context.Context, l *lab.Lab, pods int) error {
 
 // scale waits until the crowd has so many pods, which run.
 func scale(ctx context.Context, l *lab.Lab, pods int32) error {
-	if err := call(ctx, l, http.MethodPatch, deployment, map[string]any{"spec": map[string]any{"replicas": pods}}, nil); err != nil {
+	if err := l.Call(ctx, http.MethodPatch, deployment, map[string]any{"spec": map[string]any{"replicas": pods}}, nil); err != nil {
 		return err
 	}
 	return awaitEvery(ctx, 200*time.Millisecond, time.Minute, "the pods run", func() bool {
 		var set appsv1.Deployment
-		return call(ctx, l, http.MethodGet, deployment, nil, &set) == nil && set.Status.ReadyReplicas == pods
+		return l.Call(ctx, http.MethodGet, deployment, nil, &set) == nil && set.Status.ReadyReplicas == pods
 	})
 }

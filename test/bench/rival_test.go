@@ -76,8 +76,8 @@ func startRival(ctx context.Context, l *lab.Lab) (*rival, error) {
 	var set appsv1.DaemonSet
 	var secret corev1.Secret
 	if err := errors.Join(
-		call(ctx, l, http.MethodGet, "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-apiserver", nil, &set),
-		call(ctx, l, http.MethodGet, "/api/v1/namespaces/kube-system/secrets/kube-apiserver", nil, &secret),
+		l.Call(ctx, http.MethodGet, "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-apiserver", nil, &set),
+		l.Call(ctx, http.MethodGet, "/api/v1/namespaces/kube-system/secrets/kube-apiserver", nil, &secret),
 	); err != nil {
 		return nil, err
 	}

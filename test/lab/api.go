@@ -67,13 +67,24 @@ func (l *Lab) AwaitReady(ctx context.Context) error {
 	})
 }
 
-// statusError is an answer that is no success.
-type statusError struct {
-	code int
-	text string
+// Call sends in (nil: nothing) to the API server, as its administrator, and reads the
+// answer into out (nil: not). A PATCH merges. An answer that is no success is a
+// *StatusError.
+func (l *Lab) Call(ctx context.Context, method, path string, in, out any) error {
+	client, err := l.Admin()
+	if err != nil {
+		return err
+	}
+	return call(ctx, client, method, apiURL+path, in, out)
 }
 
-func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.code, e.text) }
+// StatusError is an answer that is no success.
+type StatusError struct {
+	Code int    // of HTTP
+	text string // its beginning
+}
+
+func (e *StatusError) Error() string { return fmt.Sprintf("status %d: %s", e.Code, e.text) }
 
 // call sends in (nil: nothing) as JSON and reads the answer into out (nil: not).
 func call(ctx context.Context, client *http.Client, method, url string, in, out any) error {
@@ -105,7 +116,7 @@ func call(ctx context.Context, client *http.Client, method, url string, in, out 
 	case err != nil:
 		return err
 	case response.StatusCode >= 300:
-		return fmt.Errorf("%s %s: %w", method, url, &statusError{response.StatusCode, tail(string(data), 500)})
+		return fmt.Errorf("%s %s: %w", method, url, &StatusError{response.StatusCode, tail(string(data), 500)})
 	case out != nil:
 		return json.Unmarshal(data, out)
 	}

@@ -78,10 +78,10 @@ func (l *Lab) retry(ctx context.Context, method, path string, in, out any) error
 	if err != nil {
 		return err
 	}
-	var answer *statusError
+	var answer *StatusError
 	err = poll(ctx, 50*time.Millisecond, func() error {
 		err := call(ctx, client, method, apiURL+path, in, out)
-		if errors.As(err, &answer) && answer.code != http.StatusNotFound && answer.code < 500 {
+		if errors.As(err, &answer) && answer.Code != http.StatusNotFound && answer.Code < 500 {
 			return nil
 		}
 		answer = nil
