@@ -91,11 +91,12 @@ func fieldText(field string, pod *v1.Pod) (string, bool) {
 	case "metadata.annotations":
 		return mapText(pod.Annotations), true
 	}
-	path, key, ok := strings.Cut(strings.TrimSuffix(field, "']"), "['")
+	one, ok := strings.CutSuffix(field, "']")
+	path, key, found := strings.Cut(one, "['")
 	switch {
-	case ok && path == "metadata.labels":
+	case ok && found && path == "metadata.labels":
 		return pod.Labels[key], true
-	case ok && path == "metadata.annotations":
+	case ok && found && path == "metadata.annotations":
 		return pod.Annotations[key], true
 	}
 	return "", false

@@ -13,7 +13,7 @@ type Facts struct {
 	Lock   *Lock         // nil: no lock
 	Ready  *Probe        // readiness as we ask it ourselves; nil: none that we can ask
 	Grace  time.Duration // for the checkpoint to end in at a handoff; 0: SIGKILL at once
-	Images []string      // without duplicates, in the order of the containers
+	Images []string      // without duplicates, in the order of the containers, then of the volumes
 	After  []string      // workloads that a start waits for, as namespace/workload
 }
 
@@ -57,12 +57,26 @@ func FactsOf(sanitized *v1.Pod) (Facts, error) {
 	if after, ok := sanitized.Annotations[AnnotationAfter]; ok {
 		f.After, _ = parseAfter(after, sanitized.Namespace)
 	}
-	for _, c := range allContainers(spec) {
-		if !slices.Contains(f.Images, c.Image) {
-			f.Images = append(f.Images, c.Image)
+	f.Images = images(spec)
+	return f, nil
+}
+
+func images(spec *v1.PodSpec) []string {
+	var list []string
+	add := func(image string) {
+		if !slices.Contains(list, image) {
+			list = append(list, image)
 		}
 	}
-	return f, nil
+	for _, c := range allContainers(spec) {
+		add(c.Image)
+	}
+	for _, v := range spec.Volumes {
+		if v.Image != nil {
+			add(v.Image.Reference)
+		}
+	}
+	return list
 }
 
 // checkReadiness is that of the container that takes the lock.

@@ -66,6 +66,8 @@ func (t *tree) fill(v *v1.VolumeSource, from source) (ours bool, err error) {
 		}
 		t.mode, t.user = modeOf(d.DefaultMode, v1.DownwardAPIVolumeSourceDefaultMode), d.DefaultUser
 		return true, t.addDownward(d.Items, from, t.at+".downwardAPI")
+	case v.Image != nil && v.Image.Reference == "":
+		return false, refused(Unsupported, t.at+".image.reference", "it names no image; name one")
 	case v.HostPath != nil && !path.IsAbs(v.HostPath.Path):
 		return false, refused(Unsupported, t.at+".hostPath.path", "%q is not absolute; write the whole path", v.HostPath.Path)
 	}

@@ -26,7 +26,7 @@ func noReference(spec *v1.PodSpec) error {
 	for i, v := range spec.Volumes {
 		at := fmt.Sprintf("spec.volumes[%d]", i)
 		rest := v.VolumeSource
-		rest.HostPath, rest.EmptyDir, rest.DownwardAPI = nil, nil, nil
+		rest.HostPath, rest.EmptyDir, rest.DownwardAPI, rest.Image, rest.NFS = nil, nil, nil, nil, nil
 		if rest != (v1.VolumeSource{}) || v.VolumeSource == rest {
 			return leftOver(at)
 		}

@@ -193,6 +193,7 @@ func TestRefused(t *testing.T) {
 		{"env of all labels", env(field("metadata.labels")), Unsupported, source + ".fieldRef.fieldPath"},
 		{"env of requests", env(v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "requests.memory"}}), Unsupported, source + ".resourceFieldRef.resource"},
 		{"file of an address", downward(v1.DownwardAPIVolumeFile{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.podIP"}}), Unsupported, down + ".fieldRef.fieldPath"},
+		{"file of half a label", downward(v1.DownwardAPIVolumeFile{FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.labels['a"}}), Unsupported, down + ".fieldRef.fieldPath"},
 		{"file of nothing", downward(v1.DownwardAPIVolumeFile{}), Unsupported, down},
 		{"file of no container", downward(v1.DownwardAPIVolumeFile{ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "limits.cpu"}}), Unsupported, down + ".resourceFieldRef.containerName"},
 		{"file of no resource", downward(v1.DownwardAPIVolumeFile{ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "requests.pods", ContainerName: "web"}}), Unsupported, down + ".resourceFieldRef.resource"},
@@ -225,6 +226,12 @@ func TestRefused(t *testing.T) {
 		{"path has a zero byte", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "a", Path: "a\x00b"}}}), UnsafePath, items + ".path"},
 		{"path is too long", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "a", Path: strings.Repeat("a", 256)}}}), UnsafePath, items + ".path"},
 		{"file is a directory", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "a", Path: "x/y"}, {Key: "a", Path: "x"}}}), UnsafePath, "spec.volumes[1]"},
+		{"iSCSI", func(p *v1.Pod) {
+			p.Spec.Volumes[1].VolumeSource = v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{}}
+		}, Unsupported, "spec.volumes[1].iscsi"},
+		{"image without a name", func(p *v1.Pod) {
+			p.Spec.Volumes[1].VolumeSource = v1.VolumeSource{Image: &v1.ImageVolumeSource{}}
+		}, Unsupported, "spec.volumes[1].image.reference"},
 		{"volume without source", func(p *v1.Pod) { p.Spec.Volumes[1].VolumeSource = v1.VolumeSource{} }, Unsupported, "spec.volumes[1]"},
 		{"hostPath without path", func(p *v1.Pod) { p.Spec.Volumes[0].HostPath.Path = "" }, Unsupported, "spec.volumes[0].hostPath.path"},
 	} {

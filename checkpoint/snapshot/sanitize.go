@@ -25,7 +25,7 @@ type source struct {
 	endpoint string // of the API server for clients on this node; "": not known
 }
 
-// sanitize does what the table calls transform, but for the volumes.
+// sanitize does what the table calls transform, but for payload volumes.
 func sanitize(spec *v1.PodSpec, from source) error {
 	spec.RestartPolicy = v1.RestartPolicyAlways
 	spec.AutomountServiceAccountToken = new(false)
@@ -37,6 +37,11 @@ func sanitize(spec *v1.PodSpec, from source) error {
 	}
 	if grace := spec.TerminationGracePeriodSeconds; grace != nil {
 		spec.TerminationGracePeriodSeconds = new(max(1, *grace))
+	}
+	for i := range spec.Volumes {
+		if image := spec.Volumes[i].Image; image != nil {
+			image.PullPolicy = v1.PullIfNotPresent
+		}
 	}
 	for i := range spec.InitContainers {
 		if err := sanitizeContainer(spec, &spec.InitContainers[i], from, fmt.Sprintf("spec.initContainers[%d]", i)); err != nil {
