@@ -15,6 +15,7 @@ type Facts struct {
 	Grace  time.Duration // for the checkpoint to end in at a handoff; 0: SIGKILL at once
 	Images []string      // without duplicates, in the order of the containers, then of the volumes
 	After  []string      // workloads that a start waits for, as namespace/workload
+	Fixed  []string      // payload volumes that a container which runs never gets anew
 }
 
 // Lock says which container takes which lock.
@@ -57,7 +58,7 @@ func FactsOf(sanitized *v1.Pod) (Facts, error) {
 	if after, ok := sanitized.Annotations[AnnotationAfter]; ok {
 		f.After, _ = parseAfter(after, sanitized.Namespace)
 	}
-	f.Images = images(spec)
+	f.Images, f.Fixed = images(spec), fixed(spec)
 	return f, nil
 }
 

@@ -110,9 +110,10 @@ func readLaunch(spec *v1.PodSpec, c containerAt) (launch, error) {
 
 // commandLine is lock-exec's, parted.
 type commandLine struct {
-	locks []string // values of --lock
-	flags []string // the flags without a value, as they stand there
-	rest  []string // the program or target, with its arguments
+	locks   []string // values of --lock
+	envDirs []string // values of --env-dir
+	flags   []string // the flags without a value, as they stand there
+	rest    []string // the program or target, with its arguments
 }
 
 // lockFlags reads the command of a container; ok is false if it takes no lock.
@@ -138,8 +139,11 @@ func partLine(words []string) (line commandLine) {
 				i++
 				value = words[i]
 			}
-			if strings.HasSuffix(name, "-lock") {
+			switch {
+			case strings.HasSuffix(name, "-lock"):
 				line.locks = append(line.locks, value)
+			case strings.HasSuffix(name, "-env-dir"):
+				line.envDirs = append(line.envDirs, value)
 			}
 		default:
 			if len(name) < 2 || name[0] != '-' {
