@@ -107,7 +107,7 @@ var fates = map[string]fields{
 		"subPath":           keep("works without an API server"),
 		"mountPropagation":  keep("works without an API server"),
 		"subPathExpr":       keep("the kubelet expands it from the environment"),
-		"bindMountOptions":  drop("not in every kubelet that this runs on"),
+		"bindMountOptions":  keep("a checkpoint may do no more than its parent"),
 	},
 
 	"Volume": {
@@ -256,7 +256,7 @@ var fates = map[string]fields{
 		"allowPrivilegeEscalation": keep("a checkpoint may do no more than its parent"),
 		"procMount":                keep("a checkpoint may do no more than its parent"),
 		"seccompProfile":           keep("a checkpoint may do no more than its parent"),
-		"appArmorProfile":          keep("a checkpoint may do no more than its parent"),
+		"appArmorProfile":          transform("that of the annotation, where the field is absent"),
 	},
 	"Capabilities":       plain("add", "drop"),
 	"SELinuxOptions":     plain("user", "role", "type", "level"),

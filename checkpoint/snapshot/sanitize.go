@@ -38,6 +38,7 @@ func sanitize(spec *v1.PodSpec, from source) error {
 	if grace := spec.TerminationGracePeriodSeconds; grace != nil {
 		spec.TerminationGracePeriodSeconds = new(max(1, *grace))
 	}
+	confine(spec, from.pod.Annotations)
 	for i := range spec.Volumes {
 		if image := spec.Volumes[i].Image; image != nil {
 			image.PullPolicy = v1.PullIfNotPresent
