@@ -61,7 +61,7 @@ func (l *Loop) keepCopy(ctx context.Context, s *sight, status *Status) {
 		troubles = append(troubles, l.copyRuns(s)...)
 	}
 	if own, _ := s.own(); own != nil {
-		troubles = append(troubles, snapshot.SelfFindings(own)...)
+		troubles = append(troubles, l.observer.copyFindings(copyImages(own))...)
 	}
 	status.Problems = append(status.Problems, troubles...)
 	words := strings.Join(troubles, "; ")
@@ -69,6 +69,15 @@ func (l *Loop) keepCopy(ctx context.Context, s *sight, status *Status) {
 		l.log.Warn("static copy", "why", words)
 	}
 	l.copy.said = words
+}
+
+// copyImages are those from which the kubelet starts a copy of the pod.
+func copyImages(own *v1.Pod) []string {
+	var images []string
+	for _, c := range own.Spec.Containers {
+		images = append(images, c.Image)
+	}
+	return images
 }
 
 // copyStep tells in status where the copy stands, and returns what a person has

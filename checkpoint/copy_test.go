@@ -317,14 +317,16 @@ func TestStaticCopyThatNobodySeesIsNotSaidNotToRun(t *testing.T) {
 	require.NotEmpty(t, n.await(l, time.Second, nil))
 }
 
-// A static pod can't name them, and the kubelet asks anew for an image for which it needed them.
-func TestStaticCopyWithoutItsPullSecretsIsNamedAndWritten(t *testing.T) {
+// A static pod has none, and the kubelet asks anew for an image for which it needed some.
+func TestStaticCopyThatItsImageIsNotForIsNamedAndWritten(t *testing.T) {
 	n := newNode(t)
 	l := n.loop(io.Discard)
 	own := daemonPod("v1")
-	own.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "registry"}}
+	n.sources.images.value = map[string]Image{"v1": {Present: true, Asks: Known(true)}, "v2": {Present: true, Asks: Known(false)}}
 	for range 3 {
-		require.Contains(t, strings.Join(n.copied(l, own).Problems, "\n"), "PullSecrets: spec.imagePullSecrets (registry)")
+		require.Contains(t, strings.Join(n.copied(l, own).Problems, "\n"), "PullSecrets: by the kubelet's record the image v1 is for pods with the credentials")
 	}
 	require.Equal(t, "up to date", l.Status().StaticCopy)
+	require.Equal(t, []string{"v1"}, n.sources.wants.CopyImages)
+	require.Empty(t, n.copied(l, daemonPod("v2")).Problems)
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,7 +46,8 @@ type Host struct {
 	sockets *kubelet.Client
 	locks   *lock.Inspector
 	pods    *poller[[]cri.Pod]
-	images  *poller[map[string]bool]
+	images  *poller[map[string]Image]
+	pins    pins
 	kubelet *poller[kubelet.View]
 	api     *poller[*api.View]
 	keeper  *keeper
@@ -89,6 +91,7 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 		awaited: map[lock.Process]context.CancelFunc{},
 	}
 	h.keeper = newKeeper(c, server.Token, serviceAccount, log)
+	h.pins = pins{runtime: runtime, log: log}
 	h.wants.Store(&Wants{})
 	h.pods = newPoller(Clock(h), h.heard, 900*time.Millisecond, calmBeat(c.Poll), inMotion,
 		func(ctx context.Context) ([]cri.Pod, error) { return runtime.Pods(ctx, c.Namespaces...) })
@@ -152,8 +155,8 @@ func (h *Host) Boot() string { return h.boot }
 // Pods is what the runtime said last.
 func (h *Host) Pods() Answer[[]cri.Pod] { return h.pods.answer() }
 
-// Images tells of each wanted image whether it is on this node.
-func (h *Host) Images() Answer[map[string]bool] { return h.images.answer() }
+// Images tells of the wanted images what is on this node.
+func (h *Host) Images() Answer[map[string]Image] { return h.images.answer() }
 
 // Kubelet is what the kubelet's sockets said last.
 func (h *Host) Kubelet() Answer[kubelet.View] { return h.kubelet.answer() }
@@ -182,7 +185,7 @@ func (h *Host) Credentials() *Credentials { return h.keeper.credentials() }
 // waits a moment for the first answers.
 func (h *Host) Want(w Wants) {
 	old := h.wants.Swap(&w)
-	if len(w.Images) != len(old.Images) {
+	if !slices.Equal(w.Images, old.Images) || !slices.Equal(w.CopyImages, old.CopyImages) {
 		h.images.poke()
 	}
 	h.pods.press(w.Hurry)
@@ -219,18 +222,6 @@ func (h *Host) settle() {
 			return
 		}
 	}
-}
-
-func (h *Host) askImages(ctx context.Context) (map[string]bool, error) {
-	out := map[string]bool{}
-	for _, image := range h.wants.Load().Images {
-		present, err := h.runtime.ImagePresent(ctx, image)
-		if err != nil {
-			return nil, err
-		}
-		out[image] = present
-	}
-	return out, nil
 }
 
 // referenced are the objects that a protected pod needs.

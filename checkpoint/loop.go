@@ -182,6 +182,9 @@ func (l *Loop) Pass(ctx context.Context) (motion bool) {
 	l.identify(s)
 	l.keepCopy(ctx, s, status)
 	wants.Account = s.account()
+	if own, _ := s.own(); own != nil {
+		wants.CopyImages = copyImages(own)
+	}
 	l.tellCredentials(status)
 	l.tidy(ctx, s, motion)
 	wants.Hurry = motion

@@ -221,20 +221,21 @@ func (s said[T]) answer(now time.Duration) Answer[T] {
 type sayings struct {
 	clock   *handClock
 	pods    said[[]cri.Pod]
-	images  said[map[string]bool]
+	images  said[map[string]Image]
 	kubelet said[kubelet.View]
 	api     said[*api.View]
 	ready   map[string]said[bool] // by holder
 	locks   map[string]lock.State
 	lockErr error
 	execErr error
+	wants   Wants
 }
 
 func (s *sayings) Pods() Answer[[]cri.Pod]              { return s.pods.answer(s.clock.now) }
-func (s *sayings) Images() Answer[map[string]bool]      { return s.images.answer(s.clock.now) }
+func (s *sayings) Images() Answer[map[string]Image]     { return s.images.answer(s.clock.now) }
 func (s *sayings) Kubelet() Answer[kubelet.View]        { return s.kubelet.answer(s.clock.now) }
 func (s *sayings) API() Answer[*api.View]               { return s.api.answer(s.clock.now) }
-func (s *sayings) Want(Wants)                           {}
+func (s *sayings) Want(w Wants)                         { s.wants = w }
 func (s *sayings) LockExec() error                      { return s.execErr }
 func (s *sayings) Lock(path string) (lock.State, error) { return s.locks[path], s.lockErr }
 func (s *sayings) Ready(_ store.Key, holder string) Answer[bool] {

@@ -183,9 +183,7 @@ func (o *observer) world(s *sight, key store.Key) (World, placed) {
 	w.Ready = o.ready(w, d.facts)
 	w.Synced = synced(s.kubelet)
 	w.Unusable, w.Absent = o.unusable(record)
-	for _, image := range slices.Sorted(maps.Values(w.Absent)) {
-		d.findings = append(d.findings, "ImageAbsent: "+image+" is not on this node")
-	}
+	d.findings = append(d.findings, o.imageFindings(w)...)
 	w.API = o.parents(s, record, &d)
 	s.details[key] = d
 	return w, pods
@@ -264,7 +262,7 @@ func (o *observer) read(key store.Key, g store.Generation) facts {
 // unusable names the generations that can't be read, and why, and those whose image
 // is not on this node, by the image.
 func (o *observer) unusable(record store.Workload) (broken, absent map[int64]string) {
-	images, known := current(o.clock.Now(), o.sources.Images(), imagesAge, "images").Value()
+	images, known := o.images().Value()
 	broken, absent = map[int64]string{}, map[int64]string{}
 	for _, g := range record.Generations {
 		f := o.read(record.Key, g)
@@ -273,7 +271,7 @@ func (o *observer) unusable(record store.Workload) (broken, absent map[int64]str
 			continue
 		}
 		for _, image := range f.Images {
-			if present, asked := images[image]; known && asked && !present {
+			if seen, asked := images[image]; known && asked && !seen.Present {
 				absent[g.Seq] = image
 			}
 		}

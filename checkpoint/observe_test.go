@@ -248,15 +248,15 @@ func TestGenerationsWhoseImageIsAbsent(t *testing.T) {
 	const image = "images.example/kube-apiserver:v1"
 	n := protected(t)
 	for _, tt := range []struct {
-		images said[map[string]bool]
+		images said[map[string]Image]
 		want   map[int64]string
 	}{
-		{said[map[string]bool]{value: map[string]bool{image: true}}, map[int64]string{}},
-		{said[map[string]bool]{value: map[string]bool{image: false}}, map[int64]string{1: image}},
-		{said[map[string]bool]{value: map[string]bool{}}, map[int64]string{}},
-		{said[map[string]bool]{value: map[string]bool{image: false}, err: errors.New("refused")}, map[int64]string{}},
-		{said[map[string]bool]{value: map[string]bool{image: false}, age: 6 * time.Minute}, map[int64]string{}},
-		{said[map[string]bool]{silent: true}, map[int64]string{}},
+		{said[map[string]Image]{value: map[string]Image{image: {Present: true}}}, map[int64]string{}},
+		{said[map[string]Image]{value: map[string]Image{image: {}}}, map[int64]string{1: image}},
+		{said[map[string]Image]{value: map[string]Image{}}, map[int64]string{}},
+		{said[map[string]Image]{value: map[string]Image{image: {}}, err: errors.New("refused")}, map[int64]string{}},
+		{said[map[string]Image]{value: map[string]Image{image: {}}, age: 6 * time.Minute}, map[int64]string{}},
+		{said[map[string]Image]{silent: true}, map[int64]string{}},
 	} {
 		n.sources.images = tt.images
 		w, _ := n.look()

@@ -29,7 +29,7 @@ type Clock interface {
 // slow is asked in the background and answers with what it said last.
 type Sources interface {
 	Pods() Answer[[]cri.Pod]
-	Images() Answer[map[string]bool] // of those that Want names: present or not
+	Images() Answer[map[string]Image] // those that Want names
 	Kubelet() Answer[kubelet.View]
 	API() Answer[*api.View]
 	Lock(path string) (lock.State, error)
@@ -42,9 +42,11 @@ type Sources interface {
 
 // Wants is what a pass wants to be asked for the next one.
 type Wants struct {
-	Hurry  bool // something is in motion
-	Images []string
-	Probes map[store.Key]Question
+	Hurry  bool     // something is in motion
+	Images []string // of the generations
+	// CopyImages are those of the daemon's static copy.
+	CopyImages []string
+	Probes     map[store.Key]Question
 	// Processes are those whose end ought to be heard of at once.
 	Processes []lock.Process
 	// Account is the one whose credentials are to be kept on disk; nil: none.

@@ -116,21 +116,6 @@ func (c *Client) list(ctx context.Context, labels map[string]string) ([]Pod, err
 	return group(sandboxes.Items, containers.Containers), nil
 }
 
-// ImagePresent tells whether the runtime has the image that ref names.
-func (c *Client) ImagePresent(ctx context.Context, ref string) (bool, error) {
-	what := "look up image " + ref
-	done, err := c.ask(ctx)
-	if err != nil {
-		return false, c.explain(what, err)
-	}
-	defer done()
-	answer, err := c.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
-	if err != nil {
-		return false, c.explain(what, err)
-	}
-	return answer.Image != nil, nil
-}
-
 // StopContainer sends SIGTERM, and SIGKILL after grace, which is rounded up to
 // whole seconds; with grace 0 it sends SIGKILL alone. It returns once the
 // container has ended. A container that is not there is no error. Where ctx ends

@@ -93,7 +93,7 @@ func TestEndpointWithoutRuntimeV1SaysWhatToDo(t *testing.T) {
 	require.ErrorIs(t, err, cri.ErrNoRuntimeV1)
 	assert.ErrorContains(t, err, server.Endpoint())
 	assert.ErrorContains(t, err, "containerd 1.6 or later")
-	_, err = c.ImagePresent(within(t, 5*time.Second), "registry/x:1")
+	_, _, err = c.Image(within(t, 5*time.Second), "registry/x:1")
 	require.ErrorIs(t, err, cri.ErrNoRuntimeV1)
 }
 
@@ -108,7 +108,7 @@ func TestHungRuntimeHasOneCallInFlight(t *testing.T) {
 			askers.Go(func() {
 				_, err := c.Pods(ctx)
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
-				_, err = c.ImagePresent(ctx, "registry/x:1")
+				_, _, err = c.Image(ctx, "registry/x:1")
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 			})
 		}
@@ -176,21 +176,6 @@ func TestAnswersUpTo16MiBAreTaken(t *testing.T) {
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	assert.ErrorContains(t, err, "list pod sandboxes at unix:///")
 	assert.ErrorContains(t, err, "larger than max")
-}
-
-func TestImagePresent(t *testing.T) {
-	server := critest.Start(t)
-	server.Images("registry/there:1")
-	c := newClient(t, server.Endpoint())
-	there, err := c.ImagePresent(within(t, 5*time.Second), "registry/there:1")
-	require.NoError(t, err)
-	assert.True(t, there)
-	there, err = c.ImagePresent(within(t, 5*time.Second), "registry/away:1")
-	require.NoError(t, err)
-	assert.False(t, there)
-	server.Fail(codes.Unavailable)
-	_, err = c.ImagePresent(within(t, 5*time.Second), "registry/there:1")
-	assert.ErrorContains(t, err, "look up image registry/there:1 at unix:///")
 }
 
 func TestStop(t *testing.T) {

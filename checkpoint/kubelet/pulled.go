@@ -47,15 +47,13 @@ const (
 // pkg/kubelet/images/pullmanager/{image_pull_manager,fs_pullrecords}.go).
 func AsksRegistry(kubeletDir, image, id string) (bool, error) {
 	policy, err := readPullPolicy(filepath.Join(kubeletDir, "config.yaml"))
-	if err != nil {
+	if err != nil || !policy.verifies(image, true) {
 		return false, err
 	}
 	record, err := readPulled(filepath.Join(kubeletDir, "image_manager", "pulled", recordFile(id)))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || err == nil && record.ImageRef != id:
 		return policy.verifies(image, false), pulling(filepath.Join(kubeletDir, "image_manager", "pulling", recordFile(image)))
-	case !policy.verifies(image, true):
-		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("the kubelet's pull record of %s: %w", image, err)
 	}

@@ -68,23 +68,6 @@ func Self(pod *v1.Pod) ([]byte, error) {
 	return sealed(static, node)
 }
 
-// SelfFindings are about a pod of the daemon of which a static copy can be made, but
-// one that may not start.
-func SelfFindings(pod *v1.Pod) []string {
-	var names []string
-	for _, secret := range pod.Spec.ImagePullSecrets {
-		names = append(names, secret.Name)
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	// KubeletEnsureSecretPulledImages is on by default since Kubernetes 1.35
-	// (k8s.io/kubernetes v1.37.2, pkg/kubelet/images/pullmanager/image_pull_manager.go,
-	// MustAttemptImagePull).
-	return []string{fmt.Sprintf("PullSecrets: spec.imagePullSecrets (%s) can't be in the static copy: a kubelet of 1.35 or newer that pulled the image with them asks the registry again before it starts the copy; "+
-		"give the credentials to the kubelet itself instead (a credential provider, or its config.json), or set imagePullCredentialsVerificationPolicy: NeverVerify in its configuration", strings.Join(names, ", "))}
-}
-
 func selfSpec(spec *v1.PodSpec, from source) error {
 	for i, c := range spec.InitContainers {
 		if c.RestartPolicy != nil {

@@ -152,14 +152,3 @@ func TestSelfRefusesByField(t *testing.T) {
 	_, err := Self(unbound)
 	require.ErrorContains(t, err, "bound to no node")
 }
-
-func TestSelfFindingsNameThePullSecrets(t *testing.T) {
-	pod := daemonPod(t)
-	require.Empty(t, SelfFindings(pod))
-	without, _ := selfOf(t, pod)
-	pod.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "a"}, {Name: "b"}}
-	require.Len(t, SelfFindings(pod), 1)
-	require.Contains(t, SelfFindings(pod)[0], "PullSecrets: spec.imagePullSecrets (a, b) can't be in the static copy")
-	with, _ := selfOf(t, pod)
-	require.Equal(t, without, with)
-}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	events "github.com/containerd/containerd/api/services/events/v1"
+	images "github.com/containerd/containerd/api/services/images/v1"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -55,17 +56,18 @@ type Server struct {
 	t      testing.TB
 	socket string
 
-	mu      sync.Mutex
-	grpc    *grpc.Server  // nil while down
-	served  chan struct{} // closed once it no longer listens
-	pods    []pod
-	images  []string
-	stops   []Stop
-	calls   int           // under way
-	most    int           // that were under way at once
-	resumed chan struct{} // closed unless it hangs
-	fail    codes.Code
-	heard   map[chan string][]string // the filters of each subscriber of events
+	mu       sync.Mutex
+	grpc     *grpc.Server  // nil while down
+	served   chan struct{} // closed once it no longer listens
+	pods     []pod
+	images   map[string]*image // by ID
+	pinCalls int
+	stops    []Stop
+	calls    int           // under way
+	most     int           // that were under way at once
+	resumed  chan struct{} // closed unless it hangs
+	fail     codes.Code
+	heard    map[chan string][]string // the filters of each subscriber of events
 }
 
 // Start returns a runtime without pods that is up. It goes down with the test.
@@ -73,7 +75,7 @@ func Start(t testing.TB) *Server {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cri") //nolint:usetesting // the path of a socket must be short
 	require.NoError(t, err)
-	s := &Server{t: t, socket: filepath.Join(dir, "cri.sock"), resumed: make(chan struct{}), heard: map[chan string][]string{}}
+	s := &Server{t: t, socket: filepath.Join(dir, "cri.sock"), resumed: make(chan struct{}), heard: map[chan string][]string{}, images: map[string]*image{}}
 	close(s.resumed)
 	t.Cleanup(func() {
 		s.Down()
@@ -91,11 +93,12 @@ func (s *Server) Up() {
 	s.serve(func(g *grpc.Server) {
 		s.registerV1(g)
 		events.RegisterEventsServer(g, eventService{server: s})
+		images.RegisterImagesServer(g, containerdImages{Server: s})
 	})
 }
 
-// UpWithoutEvents makes the server listen, if it is down, without containerd's
-// event service: as CRI-O does.
+// UpWithoutEvents makes the server listen, if it is down, without containerd's own
+// services, of events and images: as CRI-O does.
 func (s *Server) UpWithoutEvents() { s.serve(s.registerV1) }
 
 func (s *Server) registerV1(g *grpc.Server) {
@@ -200,13 +203,6 @@ func (s *Server) Remove(sandbox string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pods = slices.DeleteFunc(s.pods, func(p pod) bool { return p.ID == sandbox })
-}
-
-// Images sets the images that are present.
-func (s *Server) Images(refs ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.images = refs
 }
 
 // intercept counts the call, and lets it hang or fail.

@@ -10,14 +10,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// runtimeService and imageService answer with the server's mutex held.
+// runtimeService answers with the server's mutex held.
 type runtimeService struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
-	*Server
-}
-
-type imageService struct {
-	runtimeapi.UnimplementedImageServiceServer
 	*Server
 }
 
@@ -115,12 +110,4 @@ func (s runtimeService) StopPodSandbox(_ context.Context, r *runtimeapi.StopPodS
 	}
 	s.stops = append(s.stops, Stop{ID: r.PodSandboxId})
 	return &runtimeapi.StopPodSandboxResponse{}, nil
-}
-
-func (s imageService) ImageStatus(_ context.Context, r *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
-	ref := r.GetImage().GetImage()
-	if !slices.Contains(s.images, ref) {
-		return &runtimeapi.ImageStatusResponse{}, nil
-	}
-	return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{Id: ref, RepoTags: []string{ref}}}, nil
 }

@@ -59,7 +59,7 @@ type sources struct {
 	n       *node
 	wants   checkpoint.Wants
 	pods    asked[[]cri.Pod]
-	images  asked[map[string]bool]
+	images  asked[map[string]checkpoint.Image]
 	kubelet asked[kubelet.View]
 	api     asked[*api.View]
 	probes  map[store.Key]*asked[probed]
@@ -91,10 +91,10 @@ func (s *sources) step() {
 		return rest
 	}
 	s.pods.step(n, beat(time.Second, 100*time.Millisecond), latency, n.now < n.runtimeSilent, func() ([]cri.Pod, error) { return n.runtime.pods(), nil })
-	s.images.step(n, 30*time.Second, latency, n.now < n.runtimeSilent, func() (map[string]bool, error) {
-		present := map[string]bool{}
+	s.images.step(n, 30*time.Second, latency, n.now < n.runtimeSilent, func() (map[string]checkpoint.Image, error) {
+		present := map[string]checkpoint.Image{}
 		for _, image := range s.wants.Images {
-			present[image] = true
+			present[image] = checkpoint.Image{Present: true, Asks: checkpoint.Known(false)}
 		}
 		return present, nil
 	})
@@ -135,7 +135,7 @@ func (n *node) answers(probe snapshot.Probe) bool {
 func (s *sources) Now() time.Duration                         { return s.n.boottime() }
 func (s *sources) Boot() string                               { return s.n.boot }
 func (s *sources) Pods() checkpoint.Answer[[]cri.Pod]         { return s.pods.answer }
-func (s *sources) Images() checkpoint.Answer[map[string]bool] { return s.images.answer }
+func (s *sources) Images() checkpoint.Answer[map[string]checkpoint.Image] { return s.images.answer }
 func (s *sources) Kubelet() checkpoint.Answer[kubelet.View]   { return s.kubelet.answer }
 func (s *sources) API() checkpoint.Answer[*api.View]          { return s.api.answer }
 
