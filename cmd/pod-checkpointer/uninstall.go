@@ -144,6 +144,9 @@ func (u *uninstaller) remove(ctx context.Context) error {
 	if err := u.endCheckpoints(ctx, seen); err != nil {
 		return err
 	}
+	if err := u.unpin(ctx); err != nil {
+		return err
+	}
 	if err := u.removeState(); err != nil {
 		return err
 	}
@@ -192,6 +195,26 @@ func (u *uninstaller) endCheckpoints(ctx context.Context, seen *sighting) error 
 		u.did("removed", filepath.Join(u.config.StaticPodDir, m.File))
 	}
 	return u.ended(ctx, "a checkpoint", isCheckpoint)
+}
+
+// unpin lets the kubelet remove the images of the copies again.
+func (u *uninstaller) unpin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	images, err := u.runtime.Pins(ctx)
+	if errors.Is(err, cri.ErrNoPins) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, image := range images {
+		if err := u.runtime.Unpin(ctx, image); err != nil {
+			return err
+		}
+		u.did("unpinned", "image "+image)
+	}
+	return nil
 }
 
 // ended waits until no pod of that kind is there any more.

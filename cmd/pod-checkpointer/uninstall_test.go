@@ -164,6 +164,20 @@ func (s *site) files() (all []string) {
 	return all
 }
 
+func TestUninstallUnpinsWhatWePinned(t *testing.T) {
+	s := newSite(t)
+	s.runtime.Images("ours:1", "theirs:1")
+	s.pod("other", "other", "api")
+	s.runtime.Label("sha256:ours:1", "io.cri-containerd.pinned", "pinned")
+	s.runtime.Label("sha256:ours:1", "pod-checkpointer.io/pinned", "true")
+	s.runtime.Label("sha256:theirs:1", "io.cri-containerd.pinned", "pinned")
+	code, out, errs := s.run()
+	require.Zero(t, code, errs)
+	require.Contains(t, out, "unpinned image sha256:ours:1\n")
+	require.NotContains(t, s.runtime.Labels("sha256:ours:1"), "io.cri-containerd.pinned")
+	require.Contains(t, s.runtime.Labels("sha256:theirs:1"), "io.cri-containerd.pinned")
+}
+
 func TestUninstallLeavesNothingOfOurs(t *testing.T) {
 	s := newSite(t)
 	s.copy()
