@@ -75,10 +75,14 @@ func (a *applier) start(w World, seq int64, next store.State) error {
 	if err != nil {
 		return fmt.Errorf("start %s generation %d: %w", w.Workload, seq, err)
 	}
+	points, err := snapshot.MountPoints(pod)
+	if err != nil {
+		return fmt.Errorf("start %s generation %d: %w", w.Workload, seq, err)
+	}
 	if _, err := a.store.SetState(w.Workload, next); err != nil {
 		return err
 	}
-	volumes, err := a.store.Stage(w.Workload, seq, id)
+	volumes, err := a.store.Stage(w.Workload, seq, id, points)
 	if err != nil {
 		return err
 	}

@@ -93,6 +93,9 @@ func Take(pod *v1.Pod, o Objects, c Config) (*Snapshot, error) {
 		},
 		Spec: *spec,
 	}
+	if _, err := MountPoints(static); err != nil {
+		return nil, err
+	}
 	facts, err := FactsOf(static) // the last gate: nothing names the API server any more
 	if err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ func BenchmarkStage(b *testing.B) {
 	seq, err := s.Commit(api, secrets(0))
 	require.NoError(b, err)
 	for i := 0; b.Loop(); i++ {
-		_, err := s.Stage(api, seq, fmt.Sprintf("%032x", i))
+		_, err := s.Stage(api, seq, fmt.Sprintf("%032x", i), nil)
 		require.NoError(b, err)
 	}
 }

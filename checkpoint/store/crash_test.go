@@ -26,7 +26,7 @@ var writes = []struct {
 	{"state", withState, func(s *Store) error { return second(s.SetState(api, State{Number: 1, Failures: 1})) }},
 	{"first node", nothing, func(s *Store) error { return s.SetNode(node("n")) }},
 	{"node", withState, func(s *Store) error { return s.SetNode(node("m")) }},
-	{"stage", two, func(s *Store) error { return second(s.Stage(api, 2, id1)) }},
+	{"stage", two, func(s *Store) error { return second(s.Stage(api, 2, id1, nil)) }},
 	{"refresh", staged, func(s *Store) error { return s.Refresh(api, 2, id1) }},
 	{"prune", many, func(s *Store) error { return s.Prune(func(id string) bool { return id == id2 }) }},
 }
@@ -48,7 +48,7 @@ func withState(t *testing.T, s *Store) {
 
 func staged(t *testing.T, s *Store) {
 	two(t, s)
-	require.NoError(t, second(s.Stage(api, 1, id1)))
+	require.NoError(t, second(s.Stage(api, 1, id1, nil)))
 }
 
 func many(t *testing.T, s *Store) {
@@ -56,7 +56,7 @@ func many(t *testing.T, s *Store) {
 		commit(t, s, api, fmt.Sprint(i))
 	}
 	for _, id := range []string{id1, id2, id3} {
-		require.NoError(t, second(s.Stage(api, 2, id)))
+		require.NoError(t, second(s.Stage(api, 2, id, nil)))
 	}
 }
 
@@ -295,7 +295,7 @@ func TestOneBrokenDirectoryDoesNotStopOtherWrites(t *testing.T) {
 	two(t, s)
 	commit(t, s, dns, "one")
 	d := dirOf(t, k)
-	require.NoError(t, second(s.Stage(api, 1, id1)))
+	require.NoError(t, second(s.Stage(api, 1, id1, nil)))
 	require.NoError(t, d.WriteFile(dns.at("state.json"), []byte("bad"), 0o600))
 	require.NoError(t, d.WriteFile("payloads/"+durable.TempPrefix+"x", nil, 0o600))
 	k.Fail(func(op, name string) error {
@@ -325,7 +325,7 @@ func TestActivationWhoseRemovalFailedIsNotUsed(t *testing.T) {
 	k := durable.NewDisk()
 	s := openOn(t, k)
 	two(t, s)
-	require.NoError(t, second(s.Stage(api, 1, id1)))
+	require.NoError(t, second(s.Stage(api, 1, id1, nil)))
 	k.Fail(func(op, name string) error {
 		if op == "fsync" {
 			return syscall.EIO
@@ -334,9 +334,9 @@ func TestActivationWhoseRemovalFailedIsNotUsed(t *testing.T) {
 	})
 	require.ErrorIs(t, s.Prune(func(string) bool { return false }), syscall.EIO)
 	k.Fail(nil)
-	require.ErrorContains(t, second(s.Stage(api, 1, id1)), "is broken")
+	require.ErrorContains(t, second(s.Stage(api, 1, id1, nil)), "is broken")
 	require.NoError(t, s.Prune(func(string) bool { return false }))
-	require.NoError(t, second(s.Stage(api, 1, id1)))
+	require.NoError(t, second(s.Stage(api, 1, id1, nil)))
 	whole(t, k)
 }
 

@@ -228,7 +228,7 @@ func TestPayloadOfSeveralIsLostOnce(t *testing.T) {
 	payload := w.Generations[0].Payloads["certs"]
 	require.NoError(t, dirOf(t, k).WriteFile(payloadDir(payload)+"/payload.json", []byte("x"), 0o600))
 
-	_, err := s.Stage(api, 2, id1)
+	_, err := s.Stage(api, 2, id1, nil)
 	require.ErrorContains(t, err, "its checksum is wrong", "it is noticed while the store is open, too")
 	for _, s := range []*Store{s, openOn(t, k)} {
 		w, _ := s.Workload(api)
@@ -237,10 +237,10 @@ func TestPayloadOfSeveralIsLostOnce(t *testing.T) {
 		assert.Empty(t, w.Generations)
 		assert.NotEmpty(t, w.Problems)
 	}
-	_, err = s.Stage(api, 1, id1)
+	_, err = s.Stage(api, 1, id1, nil)
 	require.NoError(t, err)
 	assert.Equal(t, int64(3), commit(t, s, api, "two"), "it is written again")
-	_, err = s.Stage(api, 3, id2)
+	_, err = s.Stage(api, 3, id2, nil)
 	require.NoError(t, err)
 	data, err := dirOf(t, k).ReadFile(dns.at("quarantine/payload-" + payload + "/payload.json"))
 	require.NoError(t, err)
@@ -326,7 +326,7 @@ func TestAPayloadThatCantBeStagedIsTriedThreeTimes(t *testing.T) {
 	failsToRead(k, "payload.json")
 	for n := 1; n <= maxEIO; n++ {
 		require.Equal(t, []int64{2, 1}, seqs(w), "try %d", n)
-		_, err := s.Stage(api, 2, id1)
+		_, err := s.Stage(api, 2, id1, nil)
 		require.ErrorIs(t, err, syscall.EIO)
 		w, _ = s.Workload(api)
 	}
@@ -340,7 +340,7 @@ func TestNewerFormatIsLeftAsItIs(t *testing.T) {
 	} {
 		k := small(t)
 		s := openOn(t, k)
-		_, err := s.Stage(api, 1, id1)
+		_, err := s.Stage(api, 1, id1, nil)
 		require.NoError(t, err)
 		d := dirOf(t, k)
 		require.NoError(t, d.WriteFile(name, bytesOf(Format+1, kind, []byte(`{"new":true}`)), 0o600))

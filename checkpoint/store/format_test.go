@@ -58,7 +58,7 @@ func TestFormat1IsRead(t *testing.T) {
 	assert.Equal(t, first.Spec, newest.Spec, "only the Secret differs")
 	assert.NotEqual(t, first.Payloads, newest.Payloads)
 
-	staged, err := s.Stage(api, 2, id2)
+	staged, err := s.Stage(api, 2, id2, nil)
 	require.NoError(t, err)
 	key, err := s.dir.ReadFile(strings.TrimPrefix(staged["certs"], "/state/") + "/..data/apiserver.key")
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestFormat1IsWritten(t *testing.T) {
 	_, err := s.SetState(api, state)
 	require.NoError(t, err)
 	require.NoError(t, s.SetNode(old.Node()))
-	_, err = s.Stage(api, 1, id1)
+	_, err = s.Stage(api, 1, id1, nil)
 	require.NoError(t, err)
 
 	archive, err := txtar.ParseFile("testdata/format-1.txtar")

@@ -18,7 +18,7 @@ func TestPruneKeepsWhatIsNeeded(t *testing.T) {
 	}
 	commit(t, s, dns, "1") // its payloads are those of the first
 	for id, seq := range map[string]int64{id1: 4, id2: 5, id3: 6} {
-		_, err := s.Stage(api, seq, id)
+		_, err := s.Stage(api, seq, id, nil)
 		require.NoError(t, err)
 	}
 	_, err := s.SetState(api, State{KnownGood: 2, Activation: &Activation{ID: id1, Generation: 4}})
@@ -47,7 +47,7 @@ func TestPruneKeepsTreeOfHandoff(t *testing.T) {
 	k := durable.NewDisk()
 	s := openOn(t, k)
 	commit(t, s, api, "1")
-	_, err := s.Stage(api, 1, id1)
+	_, err := s.Stage(api, 1, id1, nil)
 	require.NoError(t, err)
 	_, err = s.SetState(api, State{Handoff: &Handoff{Activation: id1}})
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestPruneKeepsAllWhileALiveTreeIsUnknown(t *testing.T) {
 	for i := range 8 {
 		commit(t, s, api, fmt.Sprint(i))
 	}
-	_, err := s.Stage(api, 1, id1)
+	_, err := s.Stage(api, 1, id1, nil)
 	require.NoError(t, err)
 	require.NoError(t, dirOf(t, k).WriteFile("activations/"+id1+"/activation.json", []byte("x"), 0o600))
 	s = openOn(t, k)
@@ -69,7 +69,7 @@ func TestPruneKeepsAllWhileALiveTreeIsUnknown(t *testing.T) {
 	require.NoError(t, s.Prune(func(string) bool { return true }))
 	w, _ := s.Workload(api)
 	assert.Len(t, w.Generations, 8)
-	_, err = s.Stage(api, 1, id1)
+	_, err = s.Stage(api, 1, id1, nil)
 	require.Error(t, err, "a tree of unknown origin is never handed out")
 	require.NoError(t, s.Prune(func(string) bool { return false }))
 	w, _ = s.Workload(api)

@@ -105,7 +105,7 @@ func TestRefreshedTreeIsAsIfStaged(t *testing.T) {
 	first := volumes(t, s, before)
 	second := volumes(t, s, after)
 	for id, seq := range map[string]int64{id1: first, id2: second} {
-		_, err := s.Stage(api, seq, id)
+		_, err := s.Stage(api, seq, id, nil)
 		require.NoError(t, err)
 	}
 	require.Equal(t, first, s.Files(api, id1))
@@ -114,13 +114,13 @@ func TestRefreshedTreeIsAsIfStaged(t *testing.T) {
 	require.Equal(t, tree(t, k, id2), tree(t, k, id1))
 	require.Equal(t, second, openOn(t, k).Files(api, id1))
 
-	_, err := s.Stage(api, second, id1)
+	_, err := s.Stage(api, second, id1, nil)
 	require.NoError(t, err, "it is of this generation now")
-	_, err = s.Stage(api, first, id1)
+	_, err = s.Stage(api, first, id1, nil)
 	require.ErrorContains(t, err, "is of generation 2")
 
 	require.NoError(t, s.Refresh(api, first, id1), "back")
-	_, err = s.Stage(api, first, id3)
+	_, err = s.Stage(api, first, id3, nil)
 	require.NoError(t, err)
 	require.Equal(t, tree(t, k, id3), tree(t, k, id1))
 }
@@ -139,7 +139,7 @@ func TestRefreshTurnsEachVolumeInOneInstant(t *testing.T) {
 			for _, contents := range all {
 				seqs = append(seqs, volumes(t, s, contents))
 			}
-			require.NoError(t, second(s.Stage(api, seqs[0], id1)))
+			require.NoError(t, second(s.Stage(api, seqs[0], id1, nil)))
 			k.Fail(nth(n, true, fs.ErrInvalid))
 			done = s.Refresh(api, seqs[1], id1) == nil
 			k.Fail(nil)
@@ -165,7 +165,7 @@ func TestRefreshTurnsEachVolumeInOneInstant(t *testing.T) {
 				continue
 			}
 			require.NoError(t, s.Refresh(api, goOn, id1))
-			require.NoError(t, second(s.Stage(api, goOn, id2)))
+			require.NoError(t, second(s.Stage(api, goOn, id2, nil)))
 			require.Equal(t, tree(t, k, id2), tree(t, k, id1), "%s, %d", kind, n)
 		}
 	}
@@ -181,7 +181,7 @@ func TestRefreshBelievesNoTurnThatMayNotBeDurable(t *testing.T) {
 				k := durable.NewDisk()
 				s := openOn(t, k)
 				first, next := volumes(t, s, old), volumes(t, s, new)
-				require.NoError(t, second(s.Stage(api, first, id1)))
+				require.NoError(t, second(s.Stage(api, first, id1, nil)))
 				k.Fail(nth(n, true, fs.ErrInvalid))
 				done = s.Refresh(api, next, id1) == nil
 				k.Fail(nil)
@@ -200,7 +200,7 @@ func TestRefreshTouchesNothingThatIsTheSame(t *testing.T) {
 	k := durable.NewDisk()
 	s := openOn(t, k)
 	first, next := volumes(t, s, before), volumes(t, s, after)
-	require.NoError(t, second(s.Stage(api, first, id1)))
+	require.NoError(t, second(s.Stage(api, first, id1, nil)))
 	var touched []string
 	k.Fail(func(op, name string) error {
 		if !strings.HasPrefix(op, "read") && op != "stat" {
@@ -223,7 +223,7 @@ func TestRefreshRefuses(t *testing.T) {
 	first, next := volumes(t, s, before), volumes(t, s, after)
 	other := volumes(t, s, map[string]map[string]string{"bytes": {}})
 	commit(t, s, dns, "one")
-	require.NoError(t, second(s.Stage(api, first, id1)))
+	require.NoError(t, second(s.Stage(api, first, id1, nil)))
 	was := tree(t, k, id1)
 	require.ErrorIs(t, s.Refresh(api, next, id2), fs.ErrNotExist, "no such activation")
 	require.ErrorIs(t, s.Refresh(dns, 1, id1), fs.ErrNotExist, "it is another workload's")
@@ -252,7 +252,7 @@ func TestPruneKeepsWhatWasRefreshed(t *testing.T) {
 	for _, text := range []string{"1", "2", "3"} {
 		commit(t, s, api, text)
 	}
-	require.NoError(t, second(s.Stage(api, 1, id1)))
+	require.NoError(t, second(s.Stage(api, 1, id1, nil)))
 	require.NoError(t, s.Refresh(api, 2, id1))
 	for _, text := range []string{"4", "5", "6", "7", "8"} {
 		commit(t, s, api, text)

@@ -13,19 +13,20 @@ import (
 )
 
 // Stage makes what the checkpoint of an activation mounts, from one generation, and
-// returns the absolute path of each volume. When it returns nil, all of it is
+// returns the absolute path of each volume. points are, by volume, directories in it
+// on which containers mount other volumes. When it returns nil, all of it is
 // durable. An activation that is there already is left as it is, and is an error if
 // it is of another generation. A generation whose payload turns out to be bad is
 // set aside, as by [Open], with an error: there is another one to be chosen.
-func (s *Store) Stage(k Key, seq int64, activation string) (map[string]string, error) {
-	paths, err := s.stage(k, seq, activation)
+func (s *Store) Stage(k Key, seq int64, activation string, points map[string][]string) (map[string]string, error) {
+	paths, err := s.stage(k, seq, activation, points)
 	if err != nil {
 		return nil, fmt.Errorf("stage generation %d of %s: %w", seq, k, err)
 	}
 	return paths, nil
 }
 
-func (s *Store) stage(k Key, seq int64, activation string) (map[string]string, error) {
+func (s *Store) stage(k Key, seq int64, activation string, points map[string][]string) (map[string]string, error) {
 	if !isHex(activation, 32) {
 		return nil, fmt.Errorf("activation %q is not of 32 hex digits", activation)
 	}
@@ -53,7 +54,7 @@ func (s *Store) stage(k Key, seq int64, activation string) (map[string]string, e
 	if there {
 		return paths, nil
 	}
-	tree, err := s.tree(g, stage{k.Namespace, k.Workload, seq})
+	tree, err := s.tree(g, stage{k.Namespace, k.Workload, seq}, points)
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +68,9 @@ func (s *Store) stage(k Key, seq int64, activation string) (map[string]string, e
 	return paths, nil
 }
 
-// tree lays a generation out as the kubelet does for a Secret volume.
-func (s *Store) tree(g Generation, of stage) (durable.Tree, error) {
+// tree lays a generation out as the kubelet does for a Secret volume. A file whose
+// name a directory has can't be seen in the volume, there as here.
+func (s *Store) tree(g Generation, of stage, points map[string][]string) (durable.Tree, error) {
 	record, err := seal("activation", of)
 	if err != nil {
 		return durable.Tree{}, err
@@ -91,6 +93,11 @@ func (s *Store) tree(g Generation, of stage) (durable.Tree, error) {
 		t.Links[path.Join(volume, "..data")] = ".." + payload
 		for _, first := range visible(files) {
 			t.Links[path.Join(volume, first)] = "..data/" + first
+		}
+		for _, point := range points[volume] {
+			t.Dirs = append(t.Dirs, path.Join(volume, point))
+			first, _, _ := strings.Cut(point, "/")
+			delete(t.Links, path.Join(volume, first))
 		}
 		for _, f := range files {
 			t.Files[path.Join(data, f.Path)] = f.onDisk()

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -19,7 +20,7 @@ func TestStagedTreeIsAsTheKubeletsOwn(t *testing.T) {
 	s, err := Open(dir)
 	require.NoError(t, err)
 	commit(t, s, api, "one")
-	paths, err := s.Stage(api, 1, id1)
+	paths, err := s.Stage(api, 1, id1, nil)
 	require.NoError(t, err)
 	base := filepath.Join(dir.Path(), "activations", id1)
 	assert.Equal(t, map[string]string{"certs": base + "/certs", "empty": base + "/empty"}, paths)
@@ -58,16 +59,37 @@ func TestStagedTreeIsAsTheKubeletsOwn(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "crt one", string(data))
 
-	again, err := s.Stage(api, 1, id1)
+	again, err := s.Stage(api, 1, id1, nil)
 	require.NoError(t, err, "once more is fine")
 	assert.Equal(t, paths, again)
 	commit(t, s, api, "two")
-	_, err = s.Stage(api, 2, id1)
+	_, err = s.Stage(api, 2, id1, nil)
 	require.ErrorContains(t, err, "activation "+id1+" is of generation 1 of kube-system/kube-apiserver")
-	_, err = s.Stage(api, 3, id2)
+	_, err = s.Stage(api, 3, id2, nil)
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	_, err = s.Stage(dns, 1, id2)
+	_, err = s.Stage(dns, 1, id2, nil)
 	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestStagedVolumeHasItsMountPoints(t *testing.T) {
+	k := durable.NewDisk()
+	s := openOn(t, k)
+	commit(t, s, api, "one")
+	_, err := s.Stage(api, 1, id1, map[string][]string{"certs": {"ca/more", "etcd"}, "other": {"x"}})
+	require.NoError(t, err)
+	base := "activations/" + id1 + "/certs/"
+	entries, err := dirOf(t, k).ReadDir("activations/" + id1 + "/certs")
+	require.NoError(t, err)
+	kinds := map[string]fs.FileMode{}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "..") {
+			kinds[e.Name()] = e.Type()
+		}
+	}
+	require.Equal(t, map[string]fs.FileMode{"ca": fs.ModeDir, "etcd": fs.ModeDir, "tls.key": fs.ModeSymlink}, kinds)
+	info, err := dirOf(t, k).Stat(base + "ca/more")
+	require.NoError(t, err)
+	require.Equal(t, fs.ModeDir|0o755, info.Mode())
 }
 
 func TestStagedFilesHaveTheirOwners(t *testing.T) {
@@ -77,7 +99,7 @@ func TestStagedFilesHaveTheirOwners(t *testing.T) {
 	d.Volumes[0].Files[0].UID, d.Volumes[0].Files[0].GID = 65532, 65533
 	_, err := s.Commit(api, d)
 	require.NoError(t, err)
-	_, err = s.Stage(api, 1, id1)
+	_, err = s.Stage(api, 1, id1, nil)
 	require.NoError(t, err)
 	info, err := dirOf(t, k).Stat("activations/" + id1 + "/certs/tls.key")
 	require.NoError(t, err)

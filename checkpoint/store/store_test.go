@@ -128,7 +128,7 @@ func TestWhatIsStoredIsThereAgain(t *testing.T) {
 			state.Number = 1
 			assert.Equal(t, state, stored)
 			require.NoError(t, s.SetNode(Node{Name: "n", NodeUID: "u", MachineID: "m", KubeSystemUID: "k", ResourceVersion: "9", NodeIP: "::1"}))
-			_, err = s.Stage(api, 2, id1)
+			_, err = s.Stage(api, 2, id1, nil)
 			require.NoError(t, err)
 
 			again, err := Open(dir)
@@ -266,7 +266,7 @@ func TestWhatIsNotValidNeverBecomesAPath(t *testing.T) {
 	assert.Empty(t, files(t, dirOf(t, k)))
 	commit(t, s, api, "x")
 	for _, id := range []string{"", "..", "../x", id1[1:], strings.ToUpper(id2), id1 + "/x"} {
-		_, err := s.Stage(api, 1, id)
+		_, err := s.Stage(api, 1, id, nil)
 		assert.Error(t, err, id)
 	}
 	commit(t, s, Key{strings.Repeat("n", 63), "0a.b-c.9"}, "x")
