@@ -55,6 +55,10 @@ func (h *Host) heard(news bool) {
 	}
 }
 
+// heardRuntime wakes the loop for a pass after each answer of the runtime, so that at rest
+// both come at once, and the pass has what is new.
+func (h *Host) heardRuntime(bool) { h.hint() }
+
 // hearRuntime makes the runtime be asked when it says that something happened: the
 // pass follows with the answer.
 func (h *Host) hearRuntime(ctx context.Context) error {

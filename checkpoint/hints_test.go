@@ -163,23 +163,26 @@ func sleeper(t *testing.T) lock.Process {
 
 // Whose end the kernel would not tell of is looked at in each beat.
 func TestAProcessThatCantBeAwaitedWakesAtEachBeat(t *testing.T) {
-	h, _, wake := hinted(t, 10*time.Millisecond)
+	const beat = 50 * time.Millisecond
+	h, _, wake := hinted(t, beat)
 	process := sleeper(t)
 	process.PodUID = "another" // as one that has moved to another cgroup
 	h.Want(Wants{Processes: []lock.Process{process}})
-	for range 20 { // more often than all the sources together
+	const wakes = 20
+	for begin, n := time.Now(), 0; n < wakes; n++ {
 		select {
 		case <-wake:
 		case <-time.After(soon):
 			t.Fatal("not woken")
 		}
+		require.Less(t, time.Since(begin), wakes*calmBeat(beat)/2, "the runtime wakes too, and not as often")
 	}
 	h.Want(Wants{})
 	quiet := func() bool {
 		select {
 		case <-wake:
 			return false
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(2 * beat):
 			return true
 		}
 	}

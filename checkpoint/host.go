@@ -93,7 +93,7 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	h.keeper = newKeeper(c, server.Token, serviceAccount, log)
 	h.pins = pins{runtime: runtime, log: log}
 	h.wants.Store(&Wants{})
-	h.pods = newPoller(Clock(h), h.heard, 900*time.Millisecond, calmBeat(c.Poll), inMotion,
+	h.pods = newPoller(Clock(h), h.heardRuntime, 900*time.Millisecond, calmBeat(c.Poll), inMotion,
 		func(ctx context.Context) ([]cri.Pod, error) { return runtime.Pods(ctx, c.Namespaces...) })
 	h.images = newPoller(Clock(h), h.heard, 2*time.Second, imagesRest, 30*time.Second, h.askImages)
 	h.kubelet = newPoller(Clock(h), h.heard, time.Second, 2*time.Second, 250*time.Millisecond, sockets.View)

@@ -128,7 +128,7 @@ func (l *Loop) Run(ctx context.Context, wake <-chan struct{}) error {
 		case l.Pass(ctx):
 			beat = min(beat, inMotion)
 		case l.calm:
-			beat = calmBeat(beat)
+			beat += calmBeat(beat) // the runtime's answer comes sooner
 		}
 		switch {
 		case l.next != "":
