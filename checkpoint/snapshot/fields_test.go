@@ -1,51 +1,112 @@
 package snapshot
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // A field that the API gains has no fate, and a fate whose field is gone is a
 // mistake.
 func TestEveryFieldHasAFate(t *testing.T) {
-	seen := map[string]bool{}
-	var walk func(reflect.Type)
-	walk = func(typ reflect.Type) {
-		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
-			typ = typ.Elem()
+	require.Empty(t, complaints())
+	for name, table := range fates {
+		for field, f := range table {
+			assert.NotEmpty(t, f.why, "%s.%s has no reason", name, field)
+			assert.Equal(t, f.verb == refuses, f.help != "", "%s.%s: a refusal, and nothing else, says what to do", name, field)
 		}
-		if typ.Kind() != reflect.Struct || !isAPI(typ) || seen[typ.Name()] {
-			return
+	}
+}
+
+// Each fate is missed, however deep in the spec its field is.
+func TestAMissingFateIsFound(t *testing.T) {
+	for name, table := range fates {
+		for field, f := range table {
+			delete(table, field)
+			assert.Contains(t, complaints(), name+"."+field+" has no fate")
+			table[field] = f
 		}
-		seen[typ.Name()] = true
+	}
+}
+
+// complaints compares the table with the types of the API.
+func complaints() (list []string) {
+	reached := map[string]bool{}
+	walk(reflect.TypeFor[v1.PodSpec](), func(typ reflect.Type) {
+		reached[typ.Name()] = true
 		known := map[string]bool{}
 		for field := range typ.Fields() {
 			name := jsonName(field)
-			if name == "" {
-				walk(field.Type)
-				continue
-			}
 			known[name] = true
-			f, ok := fates[typ.Name()][name]
-			assert.True(t, ok, "%s.%s has no fate", typ.Name(), name)
-			assert.NotEmpty(t, f.why, "%s.%s has no reason", typ.Name(), name)
-			assert.Equal(t, f.verb == refuses, f.help != "", "%s.%s: a refusal, and nothing else, says what to do", typ.Name(), name)
-			if f.verb == keeps || f.verb == transforms {
-				walk(field.Type)
+			switch f, ok := fates[typ.Name()][name]; {
+			case name == "":
+			case !ok:
+				list = append(list, typ.Name()+"."+name+" has no fate")
+			case f.verb != keeps && f.verb != transforms:
+			case !appliesTo(field.Type):
+				list = append(list, typ.Name()+"."+name+" has fields that no fate reaches")
 			}
 		}
 		for name := range fates[typ.Name()] {
-			assert.True(t, known[name], "%s has no field %s", typ.Name(), name)
+			if !known[name] {
+				list = append(list, typ.Name()+" has no field "+name)
+			}
+		}
+	})
+	for name := range fates {
+		if !reached[name] {
+			list = append(list, "no spec contains a "+name)
 		}
 	}
-	walk(reflect.TypeFor[v1.PodSpec]())
-	for name := range fates {
-		assert.True(t, seen[name], "no spec contains a %s", name)
+	return list
+}
+
+// walk visits each type of the API once whose fields have fates of their own.
+func walk(typ reflect.Type, visit func(reflect.Type)) {
+	seen := map[reflect.Type]bool{}
+	var enter func(reflect.Type)
+	enter = func(typ reflect.Type) {
+		typ = inner(typ)
+		if typ.Kind() != reflect.Struct || !isAPI(typ) || seen[typ] {
+			return
+		}
+		seen[typ] = true
+		visit(typ)
+		for field := range typ.Fields() {
+			name := jsonName(field)
+			if f := fates[typ.Name()][name]; name == "" || f.verb == keeps || f.verb == transforms {
+				enter(field.Type)
+			}
+		}
 	}
+	enter(typ)
+}
+
+func inner(typ reflect.Type) reflect.Type {
+	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
+		typ = typ.Elem()
+	}
+	return typ
+}
+
+// appliesTo tells whether the fate of a field, with those of the fields in it, is
+// all that there is to say of a type.
+func appliesTo(typ reflect.Type) bool {
+	switch typ = inner(typ); typ.Kind() {
+	case reflect.Struct:
+		return isAPI(typ) || typ == reflect.TypeFor[resource.Quantity]() || typ == reflect.TypeFor[intstr.IntOrString]()
+	case reflect.Map:
+		return typ.Elem().Kind() == reflect.String || typ.Elem() == reflect.TypeFor[resource.Quantity]()
+	case reflect.Interface, reflect.Array:
+		return false
+	}
+	return true
 }
 
 // An API type may gain a field between our release and our table.
@@ -60,30 +121,27 @@ func TestFieldWithoutFateIsRefused(t *testing.T) {
 	require.Equal(t, Unsupported, u.Reason)
 }
 
-// Each refusal and each drop of the table is what happens to a pod that sets
-// just that field.
+// Each fate of the table is what happens to a pod that sets just that field.
 func TestTableIsObeyed(t *testing.T) {
-	for _, c := range []struct {
-		typ string
-		at  func(*v1.PodSpec) reflect.Value
-	}{
-		{"PodSpec", func(s *v1.PodSpec) reflect.Value { return reflect.ValueOf(s).Elem() }},
-		{"Container", func(s *v1.PodSpec) reflect.Value {
-			s.Containers = []v1.Container{{}}
-			return reflect.ValueOf(&s.Containers[0]).Elem()
-		}},
-		{"VolumeSource", func(s *v1.PodSpec) reflect.Value {
-			s.Volumes = []v1.Volume{{}}
-			return reflect.ValueOf(&s.Volumes[0].VolumeSource).Elem()
-		}},
-	} {
-		for i := range reflect.Zero(c.at(&v1.PodSpec{}).Type()).NumField() {
+	places := map[reflect.Type]func(*v1.PodSpec) reflect.Value{
+		reflect.TypeFor[v1.PodSpec](): func(s *v1.PodSpec) reflect.Value { return reflect.ValueOf(s).Elem() },
+	}
+	walk(reflect.TypeFor[v1.PodSpec](), func(typ reflect.Type) {
+		at := places[typ]
+		for i := range typ.NumField() {
+			name := jsonName(typ.Field(i))
+			f := fates[typ.Name()][name]
+			if next := inner(typ.Field(i).Type); places[next] == nil && f.verb != drops && f.verb != refuses {
+				places[next] = func(s *v1.PodSpec) reflect.Value { return open(at(s).Field(i)) }
+			}
+			if name == "" {
+				continue
+			}
 			var spec v1.PodSpec
-			holder := c.at(&spec)
-			name := jsonName(holder.Type().Field(i))
+			holder := at(&spec)
 			setNonZero(holder.Field(i))
 			err := applyFates(&spec)
-			switch f := fates[c.typ][name]; f.verb {
+			switch f.verb {
 			case refuses:
 				u := unprotectable(t, err)
 				assert.Regexp(t, `\b`+name+`$`, u.Field)
@@ -93,18 +151,30 @@ func TestTableIsObeyed(t *testing.T) {
 				assert.True(t, holder.Field(i).IsZero(), name)
 			case keeps, transforms:
 				require.NoError(t, err, name)
-				assert.False(t, holder.Field(i).IsZero(), name)
+				assert.False(t, holder.Field(i).IsZero(), "%s.%s", typ.Name(), name)
 			}
+		}
+	})
+}
+
+// open makes the value that is somewhere in v.
+func open(v reflect.Value) reflect.Value {
+	for {
+		switch v.Kind() {
+		case reflect.Pointer:
+			v.Set(reflect.New(v.Type().Elem()))
+			v = v.Elem()
+		case reflect.Slice:
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+			v = v.Index(0)
+		default:
+			return v
 		}
 	}
 }
 
 func setNonZero(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+	switch v := open(v); v.Kind() {
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
 	case reflect.String:
@@ -113,12 +183,23 @@ func setNonZero(v reflect.Value) {
 		v.SetBool(true)
 	case reflect.Int32, reflect.Int64:
 		v.SetInt(1)
+	case reflect.Uint8:
+		v.SetUint(1)
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if f := v.Field(i); f.Kind() == reflect.Map {
-				setNonZero(f)
+		switch typ := v.Type(); {
+		case typ == reflect.TypeFor[resource.Quantity]():
+			v.Set(reflect.ValueOf(resource.MustParse("1")))
+		case typ == reflect.TypeFor[intstr.IntOrString]():
+			v.Set(reflect.ValueOf(intstr.FromInt32(1)))
+		default:
+			for i := range v.NumField() {
+				if f := v.Field(i); f.Kind() == reflect.Map {
+					setNonZero(f)
+				}
 			}
 		}
+	default:
+		panic(fmt.Sprintf("no value of %s", v.Type()))
 	}
 }
 
