@@ -21,6 +21,13 @@ type (
 	// Snapshot commits the newest parent as the generation that follows After.
 	Snapshot struct{ After int64 }
 
+	// Refresh gives the checkpoint of Activation, which runs on, the files of
+	// Generation.
+	Refresh struct {
+		Activation string
+		Generation int64
+	}
+
 	// Start writes the manifest of a new activation of Generation, over that
 	// of an older one if there is one.
 	Start struct {
@@ -60,6 +67,7 @@ type (
 )
 
 func (Snapshot) needs(bool) []string { return []string{"api", "store"} }
+func (Refresh) needs(bool) []string  { return []string{"store"} }
 func (Start) needs(locked bool) []string {
 	if locked {
 		return []string{"store", "manifests", "lock"}
@@ -77,6 +85,7 @@ func (StopParent) needs(bool) []string { return []string{"lock", "runtime", "rea
 func (Remember) needs(bool) []string   { return []string{"store"} }
 
 func (a Snapshot) key() string   { return fmt.Sprintf("snapshot after generation %d", a.After) }
+func (a Refresh) key() string    { return fmt.Sprintf("refresh to generation %d", a.Generation) }
 func (a Start) key() string      { return fmt.Sprintf("start generation %d", a.Generation) }
 func (a HandOver) key() string   { return "hand over to " + a.Parent.ID }
 func (a End) key() string        { return "end " + a.Party.ID }
@@ -84,6 +93,7 @@ func (a StopParent) key() string { return "stop " + a.Parent.ID }
 func (a Remember) key() string   { return "remember " + a.What }
 
 func (Snapshot) patience() time.Duration     { return time.Second }
+func (Refresh) patience() time.Duration      { return time.Second }
 func (Start) patience() time.Duration        { return time.Second }
 func (HandOver) patience() time.Duration     { return time.Second }
 func (a End) patience() time.Duration        { return a.Grace + 2*time.Second }

@@ -28,6 +28,8 @@ func (a *applier) apply(ctx context.Context, w World, d details, action Action) 
 	switch action := action.(type) {
 	case Snapshot:
 		return a.snapshot(w, d)
+	case Refresh:
+		return a.refresh(w, action)
 	case Start:
 		return a.start(w, action.Generation, action.Remember)
 	case HandOver:
@@ -57,6 +59,16 @@ func (a *applier) snapshot(w World, d details) error {
 		return err
 	}
 	a.note(w, "generation committed", "generation", seq, "of", d.draft.Source.PodName)
+	return nil
+}
+
+// refresh lets the checkpoint have newer files. What it was started with stays in the
+// state and in its manifest, which is not touched.
+func (a *applier) refresh(w World, action Refresh) error {
+	if err := a.store.Refresh(w.Workload, action.Generation, action.Activation); err != nil {
+		return err
+	}
+	a.note(w, "files refreshed", "generation", action.Generation, "activation", action.Activation)
 	return nil
 }
 

@@ -45,7 +45,7 @@ var everything = []dimension{
 	{
 		{"known-good", func(*World) {}}, {"nothing known-good", knownGood(0)}, {"failures", failures(3)},
 		{"no usable generation", func(w *World) { w.Unusable = map[int64]string{7: "no image", 8: "no image"} }},
-		{"store unknown", storeUnknown()}, {"a dependency is away", away()},
+		{"store unknown", storeUnknown()}, {"a dependency is away", away()}, {"newer files", changedIn("certs")},
 	},
 	{{"just now", aged(500 * time.Millisecond)}, {"for long", aged(forever)}},
 }
@@ -56,7 +56,9 @@ func aged(long time.Duration) saw {
 	return func(w *World) {
 		w.Serves.value.Since, w.Ready.value.Since, w.Parent.value.Since = at, at, at
 		if active := w.active(); active != nil {
-			w.Active.value = &Active{ID: active.ID, Generation: active.Generation, ServedBy: active.ServedBy, Since: at}
+			aged := *active
+			aged.Since = at
+			w.Active.value = &aged
 		}
 		if handoff := w.state().Handoff; handoff != nil {
 			aged := *handoff
@@ -139,9 +141,11 @@ var promises = []promise{
 	}},
 	{"no copy of an old version starts beside a new one that has not failed", func(w World, d Decision) bool {
 		a, ok := d.Action.(Start)
+		record, _ := w.Record.Value()
+		started, _ := find(record, a.Generation)
 		parents, _ := w.API.Value()
 		beside := w.Serves.value.Role == Parent && parents.Saved[w.Serves.value.Pod] || w.waits(Parent) && parents.Saved[party(Parent).Pod]
-		return ok && w.Locked && beside && w.state().Handoff == nil && a.Generation < newest(w).Seq && w.state().FailedParent == ""
+		return ok && w.Locked && beside && w.state().Handoff == nil && started.Spec != newest(w).Spec && w.state().FailedParent == ""
 	}},
 	{"while a dependency is away nothing is counted, given up, taken back or stopped", func(w World, d Decision) bool {
 		if len(w.missing()) == 0 {
@@ -152,6 +156,13 @@ var promises = []promise{
 		parent := w.Ready.value.OK // it is verified, and on probation
 		return stops || then != nil && (then.Failures > is.Failures || then.Rollbacks > is.Rollbacks && !parent ||
 			then.Handoff != nil && then.Handoff.RollingBack && !is.Handoff.RollingBack)
+	}},
+	{"only a checkpoint that holds and has served gets newer files, and those of its own pod", func(w World, d Decision) bool {
+		a, ok := d.Action.(Refresh)
+		record, _ := w.Record.Value()
+		g, _ := find(record, a.Generation)
+		return ok && !(d.State == Serving && w.Serves.value.Role == Checkpoint && w.active() != nil && a.Activation == w.active().ID &&
+			a.Generation > w.active().Files && g.Spec == "spec")
 	}},
 	{"a generation is proved only by a parent that holds and is ready", func(w World, d Decision) bool {
 		a, ok := d.Action.(Remember)

@@ -31,6 +31,7 @@ func TestNeeds(t *testing.T) {
 		{"stop a checkpoint for its parent", End{}, true, "lock manifests runtime"},
 		{"stop a parent, which may have become ready", StopParent{}, true, "lock readiness runtime"},
 		{"snapshot", Snapshot{}, true, "api store"},
+		{"refresh, of files alone", Refresh{}, true, "store"},
 		{"remember", Remember{}, true, "store"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -6,6 +6,11 @@ import (
 
 // decideWeServe: a checkpoint holds the lock.
 func decideWeServe(w World, holder Party, limits Limits) Decision {
+	return meanwhile(decideHolder(w, holder, limits), w, holder)
+}
+
+// decideHolder says how it goes on with the checkpoint that holds the lock.
+func decideHolder(w World, holder Party, limits Limits) Decision {
 	if handoff := w.handoff(); handoff != nil && handoff.RollingBack {
 		next := w.state()
 		next.Handoff = nil
@@ -48,12 +53,8 @@ func decideServing(w World, holder Party, ready Readiness, limits Limits) Decisi
 	if settled := w.age(max(ready.Since, holder.Since)); why == "" && settled < limits.HandoffSettle {
 		why = "next=parent settling=" + settled.String()
 	}
-	parents, told := w.API.Value()
-	switch {
-	case why == "": // first, since a snapshot that fails may not hold it up
+	if why == "" { // before all else, since a snapshot that fails may not hold it up
 		return act(Serving, giveWay(w, holder), "holder=%s next=parent", holder.Role)
-	case told && parents.Changed: // it may be days before the parent serves again
-		return act(Serving, snapshotAfter(w), "holder=%s generation=outdated", holder.Role)
 	}
 	d := stay(Serving, "holder=%s %s", holder.Role, why)
 	if w.next().Role == Parent {
@@ -86,7 +87,7 @@ func giveWay(w World, holder Party) HandOver {
 	next.Handoff = &store.Handoff{BootID: w.Boot, At: w.Now, Activation: holder.Activation, ParentUID: w.next().Pod}
 	return HandOver{
 		Holder: holder, Parent: w.next(), Grace: w.Grace, Remember: next,
-		Generation: w.active().Generation, Gone: gone(w, *next.Handoff),
+		Generation: max(w.active().Generation, w.active().Files), Gone: gone(w, *next.Handoff),
 	}
 }
 

@@ -146,12 +146,17 @@ func decideProtected(w World, parent Party, limits Limits) Decision {
 // started is not what it started with.
 func proved(w World, parent Party) bool {
 	record, _ := w.Record.Value()
-	newest := record.Generations[0]
-	if record.State.KnownGood == newest.Seq {
+	if record.State.KnownGood == newest(w).Seq {
 		return true
 	}
-	startedBefore := newest.Source.ContainerID == parent.ID || newest.Source.ContainerID == unseenContainer
-	return startedBefore && len(record.Generations) > 1 && !samePayloads(newest, record.Generations[1])
+	for i, g := range record.Generations[1:] {
+		after := record.Generations[i]
+		startedBefore := after.Source.ContainerID == parent.ID || after.Source.ContainerID == unseenContainer
+		if !startedBefore || !samePayloads(after, g) {
+			return startedBefore
+		}
+	}
+	return false
 }
 
 func samePayloads(a, b store.Generation) bool {

@@ -27,6 +27,7 @@ func TestProtected(t *testing.T) {
 
 		{"nor a volume that it did not start with", world(heldByParent(), ready(forever), newVolume("parent-container")), Protected, ""},
 		{"where only the spec is new, the container that has it proves it", world(heldByParent(), ready(forever), newSpec("parent-container")), Protected, "remember: known-good"},
+		{"but no payload that came before it and after the container's start", world(heldByParent(), ready(forever), newPayloadThenSpec("parent-container")), Protected, ""},
 		{"nor one of which nobody saw the container", world(heldByParent(), ready(forever), newPayload(unseenContainer)), Protected, ""},
 		{"whoever can't be placed keeps us off as a parent does", world(heldByForeign(), parentDeleted(), unsynced()), Protected, ""},
 		{"and a changed parent is saved", world(heldByForeign(), changed()), Protected, "snapshot after generation 7"},
@@ -56,6 +57,14 @@ func newVolume(container string) saw {
 func newSpec(container string) saw {
 	return generations(
 		store.Generation{Seq: 8, Spec: "new", Payloads: map[string]string{"certs": "old"}, Source: store.Source{ContainerID: container}},
+		store.Generation{Seq: 7, Spec: "spec", Payloads: map[string]string{"certs": "old"}},
+	)
+}
+
+func newPayloadThenSpec(container string) saw {
+	return generations(
+		store.Generation{Seq: 9, Spec: "new", Payloads: map[string]string{"certs": "new"}, Source: store.Source{ContainerID: container}},
+		store.Generation{Seq: 8, Spec: "spec", Payloads: map[string]string{"certs": "new"}, Source: store.Source{ContainerID: container}},
 		store.Generation{Seq: 7, Spec: "spec", Payloads: map[string]string{"certs": "old"}},
 	)
 }

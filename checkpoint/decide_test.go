@@ -168,13 +168,15 @@ func unready(long time.Duration) saw {
 
 // manifest: a manifest of ours is in place, and its checkpoint never served.
 func manifest(age time.Duration) saw {
-	return func(w *World) { w.Active = Known(&Active{ID: "active", Generation: 7, Since: now - age}) }
+	return func(w *World) {
+		w.Active = Known(&Active{ID: "active", Generation: 7, Files: 7, Since: now - age})
+	}
 }
 
 // served: a manifest of ours is in place for long, and its checkpoint has served.
 func served() saw {
 	return func(w *World) {
-		w.Active = Known(&Active{ID: "active", Generation: 7, Since: now - forever, ServedBy: "ours"})
+		w.Active = Known(&Active{ID: "active", Generation: 7, Files: 7, Since: now - forever, ServedBy: "ours"})
 	}
 }
 

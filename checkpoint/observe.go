@@ -216,7 +216,11 @@ func (o *observer) active(s *sight, record store.Workload) Observed[*Active] {
 	}
 	active := &Active{
 		ID: m.Activation, Generation: m.Generation,
+		Files: o.store.Files(record.Key, m.Activation),
 		Since: o.watch.since(record.Key.String()+" manifest", m.Activation),
+	}
+	if g, ok := find(record, active.Files); ok {
+		active.Fixed = o.read(record.Key, g).Fixed
 	}
 	if a := record.State.Activation; a != nil && a.ID == m.Activation {
 		active.ServedBy = a.ServedBy

@@ -219,7 +219,7 @@ func TestActiveIsWhatTheDirectoryHolds(t *testing.T) {
 	n.clock.now = 5 * time.Minute
 	id := n.activate(1)
 	w, _ := n.look()
-	require.Equal(t, &Active{ID: id, Generation: 1, Since: 5 * time.Minute}, w.active())
+	require.Equal(t, &Active{ID: id, Generation: 1, Files: 1, Since: 5 * time.Minute}, w.active())
 
 	record, _ := n.store.Workload(n.key)
 	record.State.Activation.ServedBy = "c"

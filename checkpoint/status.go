@@ -47,7 +47,9 @@ type WorkloadStatus struct {
 	Saved      string   `json:"saved,omitempty"`      // when
 	KnownGood  int64    `json:"knownGood,omitempty"`
 	Activation string   `json:"activation,omitempty"` // that has a manifest
-	Activated  int64    `json:"activated,omitempty"`  // its generation
+	Activated  int64    `json:"activated,omitempty"`  // the generation that it was started with
+	Files      int64    `json:"files,omitempty"`      // the generation that its files are of now
+	Upcoming   string   `json:"upcoming,omitempty"`   // where there is a newer one, when that counts, and why
 	Findings   []string `json:"findings,omitempty"`
 	Error      string   `json:"error,omitempty"` // of the last action
 }
@@ -106,8 +108,9 @@ func (s *Status) add(w World, d Decision, m memory, details details) {
 		out.Ready = fmt.Sprintf("%t for %s", ready.OK, w.age(ready.Since).Round(time.Second))
 	}
 	if active := w.active(); active != nil {
-		out.Activation, out.Activated = active.ID, active.Generation
+		out.Activation, out.Activated, out.Files = active.ID, active.Generation, active.Files
 	}
+	out.Upcoming = upcoming(w)
 	out.stored(w)
 	s.Workloads = append(s.Workloads, out)
 }

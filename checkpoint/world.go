@@ -96,7 +96,9 @@ type World struct {
 // Active is the activation that has a manifest.
 type Active struct {
 	ID         string
-	Generation int64
+	Generation int64         // that it was started with
+	Files      int64         // that its files are of, which may be a newer one; 0: not known
+	Fixed      []string      // volumes whose files its containers read once
 	Since      time.Duration // when the manifest was written, or first seen in this boot
 	ServedBy   string        // its container that has been ready; "": none
 }
