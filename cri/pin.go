@@ -60,10 +60,15 @@ func (c *Client) Pins(ctx context.Context) ([]string, error) {
 
 // label sets labels of an image and leaves its other ones; an empty value removes one.
 // The request is an UpdateImageRequest (api/services/images/v1/images.proto): in field 1
-// an Image with its name and labels, in field 2 a mask that names what is to change.
+// the Image as containerd has just told it, with these labels (field 2), in field 2 a mask
+// that names what is to change. All the rest of the image must stand there too: containerd
+// 2.4.2 reads its target (field 3) whatever the mask says, and ends in a panic, with every
+// pod's runtime, where there is none.
 func (c *Client) label(ctx context.Context, what, id string, labels map[string]string) error {
-	image := protowire.AppendTag(nil, 1, protowire.BytesType)
-	image = protowire.AppendString(image, id)
+	image, err := c.image(ctx, what, id)
+	if err != nil {
+		return err
+	}
 	var mask []byte
 	for key, value := range labels {
 		entry := protowire.AppendTag(nil, 1, protowire.BytesType)
@@ -79,8 +84,24 @@ func (c *Client) label(ctx context.Context, what, id string, labels map[string]s
 	request = protowire.AppendBytes(request, image)
 	request = protowire.AppendTag(request, 2, protowire.BytesType)
 	request = protowire.AppendBytes(request, mask)
-	_, err := c.imageService(ctx, what, "Update", request)
+	_, err = c.imageService(ctx, what, "Update", request)
 	return err
+}
+
+// image returns the message of an image, which names it and its target.
+func (c *Client) image(ctx context.Context, what, id string) ([]byte, error) {
+	request := protowire.AppendTag(nil, 1, protowire.BytesType)
+	request = protowire.AppendString(request, id)
+	answer, err := c.imageService(ctx, what, "Get", request)
+	if err != nil {
+		return nil, err
+	}
+	for _, image := range fields(answer, 1) {
+		if len(fields(image, 1)) == 1 && len(fields(image, 3)) == 1 {
+			return image, nil
+		}
+	}
+	return nil, fmt.Errorf("%s at %s: the runtime tells no image as containerd does", what, c.endpoint)
 }
 
 // imageService asks one method of containerd's image service, in the namespace of the
