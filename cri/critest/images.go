@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	images "github.com/containerd/containerd/api/services/images/v1"
-	"github.com/containerd/containerd/api/types"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -18,6 +17,7 @@ import (
 type image struct {
 	refs   []string
 	labels map[string]string
+	info   string // of a verbose answer; "": the runtime tells nothing more
 }
 
 // Images sets the images that are present. The ID of each is "sha256:" and its name.
@@ -28,6 +28,13 @@ func (s *Server) Images(refs ...string) {
 	for _, ref := range refs {
 		s.images["sha256:"+ref] = &image{refs: []string{ref}, labels: map[string]string{"io.cri-containerd.image": "managed"}}
 	}
+}
+
+// Info sets what a verbose answer tells of an image, by its reference.
+func (s *Server) Info(ref, info string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.images["sha256:"+ref].info = info
 }
 
 // Labels returns those of an image.
@@ -57,9 +64,13 @@ func (s imageService) ImageStatus(_ context.Context, r *runtimeapi.ImageStatusRe
 	ref := r.GetImage().GetImage()
 	for id, i := range s.images {
 		if id == ref || slices.Contains(i.refs, ref) {
-			return &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{
+			answer := &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{
 				Id: id, RepoTags: i.refs, Pinned: i.labels["io.cri-containerd.pinned"] == "pinned",
-			}}, nil
+			}}
+			if r.Verbose && i.info != "" {
+				answer.Info = map[string]string{"info": i.info}
+			}
+			return answer, nil
 		}
 	}
 	return &runtimeapi.ImageStatusResponse{}, nil
@@ -97,23 +108,8 @@ func (s containerdImages) List(ctx context.Context, r *images.ListImagesRequest)
 	return &answer, nil
 }
 
-func (s containerdImages) Get(ctx context.Context, r *images.GetImageRequest) (*images.GetImageResponse, error) {
-	s.pinCalls++
-	if err := inNamespace(ctx); err != nil {
-		return nil, err
-	}
-	i := s.images[r.GetName()]
-	if i == nil {
-		return nil, status.Errorf(codes.NotFound, "image %q: not found", r.GetName())
-	}
-	return &images.GetImageResponse{Image: &images.Image{
-		Name: r.Name, Labels: i.labels, Target: &types.Descriptor{Digest: r.Name},
-	}}, nil
-}
-
 // Update changes the labels that the mask names; an empty value removes one
-// (containerd v2.4.2 core/metadata/images.go, core/metadata/boltutil/helpers.go). An
-// image without its target is the end of containerd.
+// (containerd v2.4.2 core/metadata/images.go, core/metadata/boltutil/helpers.go).
 func (s containerdImages) Update(ctx context.Context, r *images.UpdateImageRequest) (*images.UpdateImageResponse, error) {
 	s.pinCalls++
 	if err := inNamespace(ctx); err != nil {
@@ -125,9 +121,6 @@ func (s containerdImages) Update(ctx context.Context, r *images.UpdateImageReque
 	}
 	if len(r.GetUpdateMask().GetPaths()) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "without a mask the whole image would be replaced")
-	}
-	if r.Image.GetTarget().GetDigest() != r.Image.GetName() {
-		return nil, status.Error(codes.Internal, "containerd v2.4.2 panics here: the image has no target, or not its own")
 	}
 	for _, path := range r.UpdateMask.Paths {
 		label, ok := strings.CutPrefix(path, "labels.")
