@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	images "github.com/containerd/containerd/api/services/images/v1"
+	"github.com/containerd/containerd/api/types"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -108,8 +109,23 @@ func (s containerdImages) List(ctx context.Context, r *images.ListImagesRequest)
 	return &answer, nil
 }
 
+func (s containerdImages) Get(ctx context.Context, r *images.GetImageRequest) (*images.GetImageResponse, error) {
+	s.pinCalls++
+	if err := inNamespace(ctx); err != nil {
+		return nil, err
+	}
+	i := s.images[r.GetName()]
+	if i == nil {
+		return nil, status.Errorf(codes.NotFound, "image %q: not found", r.GetName())
+	}
+	return &images.GetImageResponse{Image: &images.Image{
+		Name: r.Name, Labels: i.labels, Target: &types.Descriptor{Digest: r.Name},
+	}}, nil
+}
+
 // Update changes the labels that the mask names; an empty value removes one
-// (containerd v2.4.2 core/metadata/images.go, core/metadata/boltutil/helpers.go).
+// (containerd v2.4.2 core/metadata/images.go, core/metadata/boltutil/helpers.go). An
+// image without its target is the end of containerd.
 func (s containerdImages) Update(ctx context.Context, r *images.UpdateImageRequest) (*images.UpdateImageResponse, error) {
 	s.pinCalls++
 	if err := inNamespace(ctx); err != nil {
@@ -121,6 +137,9 @@ func (s containerdImages) Update(ctx context.Context, r *images.UpdateImageReque
 	}
 	if len(r.GetUpdateMask().GetPaths()) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "without a mask the whole image would be replaced")
+	}
+	if r.Image.GetTarget().GetDigest() != r.Image.GetName() {
+		return nil, status.Error(codes.Internal, "containerd v2.4.2 panics here: the image has no target, or not its own")
 	}
 	for _, path := range r.UpdateMask.Paths {
 		label, ok := strings.CutPrefix(path, "labels.")
