@@ -21,17 +21,20 @@ const (
 	AnnotationLock         = Prefix + "lock"       // name of the lock file, without .lock
 	AnnotationHandoffGrace = Prefix + "handoff-grace"
 	AnnotationAfter        = Prefix + "after" // [namespace/]workload[,…]: start once these answer
+	AnnotationData         = Prefix + "data"  // directory on the host, without which nothing starts
 
 	annotationOldCheckpoint = "checkpointer.alpha.coreos.com/checkpoint" // as AnnotationCheckpoint
 )
 
 // Annotations of a checkpoint, which we set. It carries AnnotationLock,
-// AnnotationHandoffGrace and AnnotationAfter as well.
+// AnnotationHandoffGrace, AnnotationAfter and AnnotationData as well. A daemon that
+// does not know AnnotationData reads past it, and past what belongs to it.
 const (
 	AnnotationCheckpointOf = Prefix + "checkpoint-of" // namespace/workload
 	AnnotationKind         = Prefix + "kind"          // see Identity
 	AnnotationGeneration   = Prefix + "generation"
 	AnnotationActivation   = Prefix + "activation"
+	AnnotationDataEtcd     = Prefix + "data-etcd" // see Data
 )
 
 // What the kubelet says of where a pod came from
@@ -68,6 +71,7 @@ type settings struct {
 	lock  string         // "": none
 	grace *time.Duration // nil: not said
 	after []string       // namespace/workload
+	data  string         // "": none
 }
 
 // readAnnotations refuses what it does not know below our prefix: a misspelt
@@ -109,9 +113,14 @@ func (s *settings) read(key, value, namespace string) error {
 			return refused(BadAnnotation, at, "%q names no workloads; write names such as kube-apiserver or kube-system/kube-apiserver, with commas between them", value)
 		}
 		s.after = after
-	case AnnotationCheckpointOf, AnnotationKind, AnnotationGeneration, AnnotationActivation:
+	case AnnotationData:
+		if !dataPath(value) {
+			return refused(BadAnnotation, at, "%q is no clean absolute path of a directory; write one such as /var/lib/etcd", value)
+		}
+		s.data = value
+	case AnnotationCheckpointOf, AnnotationKind, AnnotationGeneration, AnnotationActivation, AnnotationDataEtcd:
 		return refused(AlreadyCheckpoint, at, "the pod is a checkpoint itself; remove the annotation if it is not")
-	case Prefix + "standby", Prefix + "fallback", Prefix + "data":
+	case Prefix + "standby", Prefix + "fallback":
 		return refused(BadAnnotation, at, "not implemented by this version; remove it")
 	default:
 		return refused(BadAnnotation, at, "no such annotation; correct its name or remove it")

@@ -15,6 +15,7 @@ type Facts struct {
 	Grace  time.Duration // for the checkpoint to end in at a handoff; 0: SIGKILL at once
 	Images []string      // without duplicates, in the order of the containers, then of the volumes
 	After  []string      // workloads that a start waits for, as namespace/workload
+	Data   Data          // the directory that it needs
 	Fixed  []string      // payload volumes that a container which runs never gets anew
 }
 
@@ -58,7 +59,7 @@ func FactsOf(sanitized *v1.Pod) (Facts, error) {
 	if after, ok := sanitized.Annotations[AnnotationAfter]; ok {
 		f.After, _ = parseAfter(after, sanitized.Namespace)
 	}
-	f.Images, f.Fixed = images(spec), fixed(spec)
+	f.Images, f.Fixed, f.Data = images(spec), fixed(spec), dataOf(sanitized)
 	return f, nil
 }
 
@@ -141,6 +142,9 @@ func verify(pod *v1.Pod) error {
 		if _, ok := parseAfter(after, pod.Namespace); !ok {
 			return fmt.Errorf("annotation %s: no names of workloads", AnnotationAfter)
 		}
+	}
+	if data, ok := pod.Annotations[AnnotationData]; ok && !dataPath(data) {
+		return fmt.Errorf("annotation %s: no path of a directory", AnnotationData)
 	}
 	return noReference(&pod.Spec)
 }

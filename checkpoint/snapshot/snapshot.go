@@ -85,6 +85,9 @@ func Take(pod *v1.Pod, o Objects, c Config) (*Snapshot, error) {
 	if err := guard(spec, id.Lock, c.LockDir); err != nil {
 		return nil, err
 	}
+	if err := keepData(spec, settings.data); err != nil {
+		return nil, err
+	}
 	static := &v1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -95,6 +98,9 @@ func Take(pod *v1.Pod, o Objects, c Config) (*Snapshot, error) {
 	}
 	if _, err := MountPoints(static); err != nil {
 		return nil, err
+	}
+	if settings.data != "" {
+		static.Annotations[AnnotationData] = settings.data
 	}
 	facts, err := FactsOf(static) // the last gate: nothing names the API server any more
 	if err != nil {
