@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"io/fs"
+	"math"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,13 +18,21 @@ type ownership struct {
 	runAs   *int64 // the user of every container, if they have one; tokens become that one's
 }
 
-func owner(spec *v1.PodSpec) ownership {
+func owner(spec *v1.PodSpec) (ownership, error) {
 	o := ownership{runAs: runsAs(spec)}
-	if spec.SecurityContext != nil && spec.SecurityContext.FSGroup != nil {
-		o.gid, o.grouped = int(*spec.SecurityContext.FSGroup), true
+	if spec.SecurityContext == nil || spec.SecurityContext.FSGroup == nil {
+		return o, nil
 	}
-	return o
+	group := *spec.SecurityContext.FSGroup
+	if !isOwner(group) {
+		return o, refused(Unsupported, "spec.securityContext.fsGroup", "%d is no group for a file; use 0 to %d", group, math.MaxInt32)
+	}
+	o.gid, o.grouped = int(group), true
+	return o, nil
 }
+
+// isOwner: the numbers that the API server allows.
+func isOwner(id int64) bool { return id >= 0 && id <= math.MaxInt32 }
 
 // file is one of a user other than root only if the pod says so, of this file or of
 // its volume; a kubelet does that from 1.37 on (AtomicWriteVolumeUserFields).

@@ -14,9 +14,15 @@ import (
 // without a path, which no kubelet accepts, until Manifest gives it one.
 func payload(spec *v1.PodSpec, from source) ([]Volume, error) {
 	var volumes []Volume
-	own := owner(spec)
+	own, err := owner(spec)
+	if err != nil {
+		return nil, err
+	}
 	for i := range spec.Volumes {
 		v := &spec.Volumes[i]
+		if slices.ContainsFunc(spec.Volumes[:i], func(other v1.Volume) bool { return other.Name == v.Name }) {
+			return nil, refused(Unsupported, fmt.Sprintf("spec.volumes[%d].name", i), "there are two volumes %q; rename one", v.Name)
+		}
 		t := tree{own: own, at: fmt.Sprintf("spec.volumes[%d]", i), files: map[string]File{}}
 		ours, err := t.fill(&v.VolumeSource, from)
 		if err != nil {

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"io/fs"
 	"maps"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -27,6 +28,9 @@ func (t *tree) add(at, name string, data []byte, mode *int32, user *int64) error
 	}
 	if user == nil {
 		user = t.user
+	}
+	if user != nil && !isOwner(*user) {
+		return refused(Unsupported, t.at, "%d is no user for a file; use 0 to %d", *user, math.MaxInt32)
 	}
 	t.files[clean] = t.own.file(clean, data, modeOf(mode, int32(t.mode)), user)
 	return nil

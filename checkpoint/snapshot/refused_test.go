@@ -226,6 +226,12 @@ func TestRefused(t *testing.T) {
 		{"path has a zero byte", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "a", Path: "a\x00b"}}}), UnsafePath, items + ".path"},
 		{"path is too long", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "a", Path: strings.Repeat("a", 256)}}}), UnsafePath, items + ".path"},
 		{"file is a directory", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "a", Path: "x/y"}, {Key: "a", Path: "x"}}}), UnsafePath, "spec.volumes[1]"},
+		{"owner of a file", secret(v1.SecretVolumeSource{Items: []v1.KeyToPath{{Key: "a", Path: "a", User: new(int64(-1))}}}), Unsupported, "spec.volumes[1]"},
+		{"group of files", func(p *v1.Pod) {
+			p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: new(int64(-1))}
+		}, Unsupported, "spec.securityContext.fsGroup"},
+		{"two volumes of one name", func(p *v1.Pod) { p.Spec.Volumes[1].Name = "lock" }, Unsupported, "spec.volumes[1].name"},
+		{"mount of no volume", func(p *v1.Pod) { p.Spec.Containers[0].VolumeMounts[1].Name = "a" }, Unsupported, "spec.containers[0].volumeMounts[1].name"},
 		{"iSCSI", func(p *v1.Pod) {
 			p.Spec.Volumes[1].VolumeSource = v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{}}
 		}, Unsupported, "spec.volumes[1].iscsi"},

@@ -62,9 +62,11 @@ func sanitizeContainer(spec *v1.PodSpec, c *v1.Container, from source, at string
 	c.ImagePullPolicy = v1.PullIfNotPresent
 	for i := range c.VolumeMounts {
 		m := &c.VolumeMounts[i]
-		m.ReadOnly = m.ReadOnly || slices.ContainsFunc(spec.Volumes, func(v v1.Volume) bool {
-			return v.Name == m.Name && isPayload(v)
-		})
+		v := slices.IndexFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == m.Name })
+		if v < 0 {
+			return refused(Unsupported, fmt.Sprintf("%s.volumeMounts[%d].name", at, i), "the pod has no volume %q; correct the name", m.Name)
+		}
+		m.ReadOnly = m.ReadOnly || isPayload(spec.Volumes[v])
 	}
 	if err := sanitizeEnv(c.Env, from, at); err != nil {
 		return err
