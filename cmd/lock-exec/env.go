@@ -6,8 +6,48 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/pod-checkpointer/pod-checkpointer/expand"
 )
+
+// program returns the command line to be executed and its environment.
+func (a launchArgs) program(env []string) (argv, full []string, err error) {
+	full, err = withDirs(env, a.envDirs)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, entry := range a.sets {
+		name, text, _ := strings.Cut(entry, "=")
+		full = with(full, name, expand.Text(text, lookup(full)))
+	}
+	if !a.expand {
+		return a.argv, full, nil
+	}
+	for _, word := range a.argv {
+		argv = append(argv, expand.Text(word, lookup(full)))
+	}
+	return argv, full, nil
+}
+
+// lookup finds a variable's value; as for os/exec a later entry counts.
+func lookup(env []string) func(name string) (string, bool) {
+	return func(name string) (value string, ok bool) {
+		for _, entry := range env {
+			if n, v, _ := strings.Cut(entry, "="); n == name {
+				value, ok = v, true
+			}
+		}
+		return value, ok
+	}
+}
+
+// with returns env with the one entry of the name.
+func with(env []string, name, value string) []string {
+	rest := slices.DeleteFunc(slices.Clone(env), func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
+	return append(rest, name+"="+value)
+}
 
 // withDirs returns env and, in place of entries of the same name, one for each
 // regular file in dirs. Symbolic links are followed, since the files of a

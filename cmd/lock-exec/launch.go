@@ -5,6 +5,7 @@ import (
 	"flag"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -15,7 +16,7 @@ const launchHelp = `lock-exec takes a lock, or waits until it is free, and then 
 holds the lock until it ends.
 
 Usage:
-  lock-exec [--lock FILE] [--env-dir DIR]... -- PROGRAM [ARG...]
+  lock-exec [--lock FILE] [--env-dir DIR]... [--set NAME=TEXT]... [--expand] -- PROGRAM [ARG...]
   lock-exec check [--live|--ready] --lock FILE ... (see 'lock-exec check --help')
 
   --lock FILE     lock FILE; created where it is absent, its directory is not.
@@ -24,11 +25,16 @@ Usage:
                   name is the variable's, its content is the value, as it is.
                   Of two that set one variable the later DIR counts, and it
                   replaces one inherited.
+  --set NAME=TEXT set an environment variable, after those of all files and of
+                  each --set before it. In TEXT, $(OTHER) is the value of OTHER,
+                  or stays as it is where there is no such variable; $$ is $.
+  --expand        replace $(NAME) in PROGRAM and each ARG in the same way. No
+                  value is looked into again.
 
 Examples:
   lock-exec --lock /run/lock/pod-checkpointer/kube-apiserver.lock -- \
       kube-apiserver --secure-port=6443
-  lock-exec --env-dir /etc/secret-env -- etcd --name m1
+  lock-exec --env-dir /etc/secret-env --expand -- etcd --name '$(NAME)'
 
 Exit status, while PROGRAM has not taken over:
   1 the lock or the environment can't be had, 2 wrong usage,
@@ -40,6 +46,8 @@ Exit status, while PROGRAM has not taken over:
 type launchArgs struct {
 	lock    string   // "": no lock
 	envDirs []string // later ones count
+	sets    []string // NAME=TEXT
+	expand  bool     // argv
 	argv    []string // the program; not empty
 }
 
@@ -53,6 +61,15 @@ func parseLaunch(args []string) (launchArgs, error) {
 		a.envDirs = append(a.envDirs, one)
 		return err
 	})
+	flags.Func("set", "", func(entry string) error {
+		name, _, ok := strings.Cut(entry, "=")
+		if !ok || name == "" {
+			return errors.New("want NAME=TEXT")
+		}
+		a.sets = append(a.sets, entry)
+		return validName(name)
+	})
+	flags.BoolVar(&a.expand, "expand", false, "")
 	if err := flags.Parse(args); err != nil {
 		return a, err
 	}
@@ -60,8 +77,8 @@ func parseLaunch(args []string) (launchArgs, error) {
 	switch {
 	case len(a.argv) == 0:
 		return a, errors.New("no PROGRAM after the flags")
-	case a.lock == "" && len(a.envDirs) == 0:
-		return a, errors.New("neither --lock nor --env-dir, so there is nothing to do before PROGRAM")
+	case a.lock == "" && len(a.envDirs) == 0 && len(a.sets) == 0 && !a.expand:
+		return a, errors.New("none of --lock, --env-dir, --set and --expand, so there is nothing to do before PROGRAM")
 	}
 	return a, nil
 }
@@ -95,17 +112,17 @@ func launch(stop <-chan os.Signal, args, env []string, stdout, stderr io.Writer)
 	}
 
 	// What can be known to be wrong is said before the wait, not days later.
-	full, err := withDirs(env, a.envDirs)
+	argv, full, err := a.program(env)
 	if err != nil {
 		say(stderr, "%v", err)
 		return exitFailure
 	}
-	if _, err := lock.Program(a.argv[0], full); err != nil {
+	if _, err := lock.Program(argv[0], full); err != nil {
 		say(stderr, "%v", err)
 		return notRun(err)
 	}
 	if a.lock == "" {
-		err = lock.Exec(a.argv, full)
+		err = lock.Exec(argv, full)
 		say(stderr, "%v", err)
 		return notRun(err)
 	}
@@ -115,7 +132,7 @@ func launch(stop <-chan os.Signal, args, env []string, stdout, stderr io.Writer)
 		return code
 	}
 	// A Secret may have changed while this process waited.
-	full, err = withDirs(env, a.envDirs)
+	argv, full, err = a.program(env)
 	if err != nil {
 		say(stderr, "%v", err)
 		return exitFailure
@@ -125,7 +142,7 @@ func launch(stop <-chan os.Signal, args, env []string, stdout, stderr io.Writer)
 		return stopped(stderr, a.lock, sig)
 	default:
 	}
-	err = held.Exec(a.argv, full)
+	err = held.Exec(argv, full)
 	say(stderr, "%v", err)
 	return notRun(err)
 }
