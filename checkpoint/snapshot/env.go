@@ -17,6 +17,8 @@ func sanitizeEnv(env []v1.EnvVar, from source, at string) error {
 		}
 		at := fmt.Sprintf("%s.env[%d].valueFrom", at, i)
 		switch {
+		case e.Value != "":
+			return refused(Unsupported, at, "value and valueFrom exclude each other; remove one")
 		case e.ValueFrom.FieldRef != nil:
 			value, literal, err := fieldValue(e.ValueFrom.FieldRef.FieldPath, from, at+".fieldRef.fieldPath")
 			if err != nil {
@@ -30,6 +32,8 @@ func sanitizeEnv(env []v1.EnvVar, from source, at string) error {
 			if err := checkResource(e.ValueFrom.ResourceFieldRef, at+".resourceFieldRef.resource"); err != nil {
 				return err
 			}
+		case e.ValueFrom.ConfigMapKeyRef != nil || e.ValueFrom.SecretKeyRef != nil || e.ValueFrom.FileKeyRef != nil:
+			// See resolveEnv.
 		default:
 			return refused(Unsupported, at, "it names no source; give the variable a value")
 		}

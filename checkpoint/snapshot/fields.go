@@ -55,12 +55,12 @@ var fates = map[string]fields{
 	"Container": {
 		"name":                     keep("works without an API server"),
 		"image":                    keep("the same string, by which the kubelet and the runtime know what was pulled"),
-		"command":                  keep("works without an API server"),
-		"args":                     keep("works without an API server"),
+		"command":                  transform("kept; lock-exec stands before it, or gets flags, where it has to set variables"),
+		"args":                     transform("kept; those that are made of secret variables lock-exec expands"),
 		"workingDir":               keep("works without an API server"),
 		"ports":                    transform("none on the host's network, where the kubelet would admit only one of parent and checkpoint"),
-		"envFrom":                  refuse("environment from Secrets and ConfigMaps is not supported by this version", "mount the Secret as a volume"),
-		"env":                      transform("what only the parent's pod has becomes its value"),
+		"envFrom":                  transform("becomes env: first the ones of envFrom, then those of env, as the kubelet does"),
+		"env":                      transform("what only the parent's pod has becomes its value; lock-exec sets what is secret"),
 		"resources":                transform("small requests: parent and checkpoint count both against the node"),
 		"resizePolicy":             drop("nothing resizes a checkpoint"),
 		"restartPolicy":            transform("kept for init containers, where it makes a sidecar"),
@@ -88,9 +88,29 @@ var fates = map[string]fields{
 	"EnvVarSource": {
 		"fieldRef":         transform("its value, where the checkpoint's own would be another one"),
 		"resourceFieldRef": transform("limits are kept; requests are refused, since the checkpoint's are smaller"),
-		"configMapKeyRef":  refuse("environment from ConfigMaps is not supported by this version", "write the value into the pod"),
-		"secretKeyRef":     refuse("environment from Secrets is not supported by this version", "mount the Secret as a volume"),
-		"fileKeyRef":       refuse("environment from files is not supported by this version", "write the value into the pod"),
+		"configMapKeyRef":  transform("its value"),
+		"secretKeyRef":     transform("lock-exec sets it from the payload: the manifest is copied into the mirror pod"),
+		"fileKeyRef":       keep("the kubelet reads it from an emptyDir volume"),
+	},
+	"ConfigMapKeySelector": {
+		"key":      transform("its value"),
+		"optional": transform("without the object or the key, the entry is none"),
+	},
+	"SecretKeySelector": {
+		"key":      transform("becomes the payload"),
+		"optional": transform("without the object or the key, the entry is none"),
+	},
+	"FileKeySelector": plain("volumeName", "path", "key", "optional"),
+	"EnvFromSource": {
+		"prefix":       transform("becomes a part of the names"),
+		"configMapRef": transform("its values"),
+		"secretRef":    transform("lock-exec sets them from the payload"),
+	},
+	"ConfigMapEnvSource": {
+		"optional": transform("without the object there are no values"),
+	},
+	"SecretEnvSource": {
+		"optional": transform("without the object there are no values"),
 	},
 	"ObjectFieldSelector":   plain("apiVersion", "fieldPath"),
 	"ResourceFieldSelector": plain("containerName", "resource", "divisor"),
@@ -210,7 +230,7 @@ var fates = map[string]fields{
 	"Probe": plain("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold",
 		"terminationGracePeriodSeconds"),
 	"ProbeHandler": {
-		"exec":      transform("kept; in the container that takes the lock, lock-exec check"),
+		"exec":      transform("kept, after lock-exec where it has to set variables; in the container that takes the lock, lock-exec check"),
 		"httpGet":   transform("a named port becomes its number; in the container that takes the lock, lock-exec check"),
 		"tcpSocket": transform("a named port becomes its number; in the container that takes the lock, lock-exec check"),
 		"grpc":      transform("kept; refused in the container that takes the lock"),
@@ -222,7 +242,7 @@ var fates = map[string]fields{
 	"GRPCAction":      plain("port", "service", "mode"),
 	"Lifecycle":       plain("postStart", "preStop", "stopSignal"),
 	"LifecycleHandler": {
-		"exec":      keep("works without an API server"),
+		"exec":      transform("kept; lock-exec stands before it where it has to set variables"),
 		"httpGet":   transform("a named port becomes its number"),
 		"tcpSocket": transform("a named port becomes its number"),
 		"sleep":     keep("works without an API server"),

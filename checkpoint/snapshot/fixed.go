@@ -24,10 +24,7 @@ func fixed(spec *v1.PodSpec) []string {
 // readOnce: a subPath is a mount of the very file that was there at the start, and
 // lock-exec reads the environment before it becomes the program.
 func readOnce(c *v1.Container, volume string) bool {
-	var line commandLine
-	if len(c.Command) > 0 && path.Base(c.Command[0]) == lockExec {
-		line = partLine(slices.Concat(c.Command[1:], c.Args))
-	}
+	line, _ := launchLine(c)
 	return slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool {
 		env := func(dir string) bool { return within(path.Clean(dir), path.Clean(m.MountPath)) }
 		return m.Name == volume && (m.SubPath != "" || m.SubPathExpr != "" || slices.ContainsFunc(line.envDirs, env))

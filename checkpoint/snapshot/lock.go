@@ -114,15 +114,23 @@ type commandLine struct {
 	envDirs []string // values of --env-dir
 	flags   []string // the flags without a value, as they stand there
 	rest    []string // the program or target, with its arguments
+	makes   bool     // variables or arguments of others: --set, --expand
 }
 
 // lockFlags reads the command of a container; ok is false if it takes no lock.
 func lockFlags(c *v1.Container) (line commandLine, ok bool) {
-	if len(c.Command) == 0 || path.Base(c.Command[0]) != lockExec {
+	line, _ = launchLine(c)
+	return line, len(line.locks) > 0
+}
+
+// launchLine reads the command of a container; ok is false if it does not start its
+// program by lock-exec.
+func launchLine(c *v1.Container) (line commandLine, ok bool) {
+	words := slices.Concat(c.Command, c.Args)
+	if len(c.Command) == 0 || path.Base(words[0]) != lockExec || len(words) > 1 && words[1] == "check" {
 		return commandLine{}, false
 	}
-	line = partLine(slices.Concat(c.Command[1:], c.Args))
-	return line, len(line.locks) > 0
+	return partLine(words[1:]), true
 }
 
 // partLine reads words as lock-exec does, by the rules of package flag: one dash
@@ -134,7 +142,7 @@ func partLine(words []string) (line commandLine) {
 		case "--":
 			line.rest = words[i+1:]
 			return line
-		case "-lock", "--lock", "-env-dir", "--env-dir", "-start-window", "--start-window":
+		case "-lock", "--lock", "-env-dir", "--env-dir", "-set", "--set", "-start-window", "--start-window":
 			if !joined && i+1 < len(words) {
 				i++
 				value = words[i]
@@ -145,12 +153,14 @@ func partLine(words []string) (line commandLine) {
 			case strings.HasSuffix(name, "-env-dir"):
 				line.envDirs = append(line.envDirs, value)
 			}
+			line.makes = line.makes || strings.HasSuffix(name, "-set")
 		default:
 			if len(name) < 2 || name[0] != '-' {
 				line.rest = words[i:]
 				return line
 			}
 			line.flags = append(line.flags, words[i])
+			line.makes = line.makes || strings.HasSuffix(name, "-expand")
 		}
 	}
 	return line

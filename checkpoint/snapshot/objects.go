@@ -129,19 +129,23 @@ func TokenRefs(pod *v1.Pod) []TokenRef {
 }
 
 // ImageRefs lists the images whose entrypoint a snapshot of pod has to know, each
-// once: those of containers with secret environment and no command of their own.
+// once: those of containers without a command of their own whose program lock-exec
+// has to start.
 func ImageRefs(pod *v1.Pod) []string {
 	var refs []string
 	for _, c := range allContainers(&pod.Spec) {
-		if secret := secretEnv(c.Container); secret && len(c.Command) == 0 && !slices.Contains(refs, c.Image) {
+		if hidesEnv(c.Container) && len(c.Command) == 0 && !slices.Contains(refs, c.Image) {
 			refs = append(refs, c.Image)
 		}
 	}
 	return refs
 }
 
-// secretEnv tells whether some of the container's environment comes from Secrets.
-func secretEnv(c *v1.Container) bool {
+// hidesEnv tells whether the manifest can't hold some of the container's environment,
+// as far as the pod alone tells.
+func hidesEnv(c *v1.Container) bool {
 	return slices.ContainsFunc(c.EnvFrom, func(from v1.EnvFromSource) bool { return from.SecretRef != nil }) ||
-		slices.ContainsFunc(c.Env, func(e v1.EnvVar) bool { return e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil })
+		slices.ContainsFunc(c.Env, func(e v1.EnvVar) bool {
+			return e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil || oddName(e.Name)
+		})
 }

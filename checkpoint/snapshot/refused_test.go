@@ -185,10 +185,7 @@ func TestRefused(t *testing.T) {
 			p.Spec.Containers[0].Resources.Limits = v1.ResourceList{"example.com/gpu": resource.MustParse("1")}
 		}, Unsupported, "spec.containers[0].resources.limits[example.com/gpu]"},
 
-		{"env of a Secret", env(v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{Key: "a"}}), Unsupported, source + ".secretKeyRef"},
-		{"env of a ConfigMap", env(v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{Key: "a"}}), Unsupported, source + ".configMapKeyRef"},
 		{"env of nothing", env(v1.EnvVarSource{}), Unsupported, source},
-		{"envFrom", func(p *v1.Pod) { p.Spec.Containers[0].EnvFrom = make([]v1.EnvFromSource, 1) }, Unsupported, "spec.containers[0].envFrom"},
 		{"env of an address not yet known", env(field("status.hostIP")), Unsupported, source + ".fieldRef.fieldPath"},
 		{"env of all labels", env(field("metadata.labels")), Unsupported, source + ".fieldRef.fieldPath"},
 		{"env of requests", env(v1.EnvVarSource{ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "requests.memory"}}), Unsupported, source + ".resourceFieldRef.resource"},

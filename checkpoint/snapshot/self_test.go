@@ -130,7 +130,7 @@ func TestSelfRefusesByField(t *testing.T) {
 		"spec.volumes[4].projected": func(p *v1.Pod) { // one that is mounted elsewhere is no service account
 			p.Spec.Containers[0].VolumeMounts[4].MountPath = "/tokens"
 		},
-		"spec.containers[0].env[0].valueFrom.secretKeyRef": func(p *v1.Pod) {
+		"spec.containers[0].env[0].valueFrom": func(p *v1.Pod) {
 			p.Spec.Containers[0].Env[0].ValueFrom = &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{Key: "k"}}
 		},
 		"spec.containers[0].env[1].valueFrom.fieldRef.fieldPath": func(p *v1.Pod) { p.Status = v1.PodStatus{} },

@@ -79,10 +79,18 @@ func Take(pod *v1.Pod, o Objects, c Config) (*Snapshot, error) {
 	if err := sanitize(spec, from); err != nil {
 		return nil, err
 	}
+	envs, err := resolveEnv(spec, o)
+	if err != nil {
+		return nil, err
+	}
 	if err := tellEndpoint(spec, from); err != nil {
 		return nil, err
 	}
 	if err := guard(spec, id.Lock, c.LockDir); err != nil {
+		return nil, err
+	}
+	dirs, err := launchEnv(spec, envs, from, c)
+	if err != nil {
 		return nil, err
 	}
 	if err := keepData(spec, settings.data); err != nil {
@@ -106,5 +114,5 @@ func Take(pod *v1.Pod, o Objects, c Config) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Snapshot{Pod: static, Volumes: volumes, Facts: facts, Findings: findings(&pod.Spec, facts)}, nil
+	return &Snapshot{Pod: static, Volumes: append(volumes, dirs...), Facts: facts, Findings: findings(&pod.Spec, facts)}, nil
 }

@@ -1,0 +1,273 @@
+package snapshot
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/pod-checkpointer/pod-checkpointer/expand"
+)
+
+// environment is that of a container, as its parent's kubelet made it
+// (pkg/kubelet/kubelet_pods.go, makeEnvironmentVariables, v1.37.2 and v1.34.4):
+// first envFrom, then env, each in its order, and a later variable of one name
+// replaces an earlier one. A text sees the variables before it. What comes of a
+// reference is no text.
+type environment struct {
+	at        string // path of the container in the pod
+	variables map[string]variable
+	derived   []derived // in the order of their entries
+	entries   int
+}
+
+// variable is what the entries so far make of one name.
+type variable struct {
+	value  string
+	known  bool   // else only the checkpoint's own kubelet can tell it
+	hidden bool   // no manifest may, or can, hold it: lock-exec sets it
+	entry  int    // which one made it, from 1
+	at     string // path of that one in the pod
+}
+
+// derived is a hidden variable of which only the kubelet knows a part, so that
+// lock-exec makes it.
+type derived struct {
+	name string
+	text string         // as lock-exec reads it
+	uses map[string]int // entries of the variables in it
+	variable
+}
+
+// resolveEnv takes out of the containers' environment all that comes from objects of
+// the API server. Values of ConfigMaps take the place of what named them; those of
+// Secrets, and what is made of them, are only in what it returns, by container.
+func resolveEnv(spec *v1.PodSpec, o Objects) ([]environment, error) {
+	var all []environment
+	for _, c := range allContainers(spec) {
+		e := environment{at: c.at, variables: map[string]variable{}}
+		if err := e.resolve(spec, c.Container, o); err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+func (e *environment) resolve(spec *v1.PodSpec, c *v1.Container, o Objects) error {
+	for i, from := range c.EnvFrom {
+		if err := e.addAll(from, o, fmt.Sprintf("%s.envFrom[%d]", e.at, i)); err != nil {
+			return err
+		}
+	}
+	var kept []v1.EnvVar
+	for _, name := range slices.Sorted(maps.Keys(e.variables)) {
+		if v := e.variables[name]; !v.hidden {
+			kept = append(kept, literal(name, v.value))
+		}
+	}
+	for i, entry := range c.Env {
+		keep, err := e.add(&entry, spec, o, fmt.Sprintf("%s.env[%d]", e.at, i))
+		if err != nil {
+			return err
+		}
+		if keep {
+			kept = append(kept, entry)
+		}
+	}
+	c.EnvFrom, c.Env = nil, kept
+	return e.verify()
+}
+
+func (e *environment) addAll(from v1.EnvFromSource, o Objects, at string) error {
+	var data map[string]string
+	var err error
+	switch {
+	case (from.ConfigMapRef == nil) == (from.SecretRef == nil):
+		return refused(Unsupported, at, "it names no source, or two; name one")
+	case from.ConfigMapRef != nil:
+		data, err = envData(o, ConfigMap, from.ConfigMapRef.Name, from.ConfigMapRef.Optional, at+".configMapRef.name")
+	default:
+		data, err = envData(o, Secret, from.SecretRef.Name, from.SecretRef.Optional, at+".secretRef.name")
+	}
+	for key, value := range data {
+		e.define(from.Prefix+key, variable{value: value, known: true, hidden: from.SecretRef != nil, at: at})
+	}
+	return err
+}
+
+// add defines the variable of an entry, and says whether the entry is to be kept. In
+// place of a reference it writes the value.
+func (e *environment) add(entry *v1.EnvVar, spec *v1.PodSpec, o Objects, at string) (keep bool, err error) {
+	from := entry.ValueFrom
+	switch {
+	case from == nil:
+		v := e.expand(entry.Value)
+		v.at = at
+		if v = e.define(entry.Name, v); v.hidden && !v.known {
+			e.derive(entry.Name, entry.Value, v)
+		}
+		return !v.hidden, nil
+	case from.ConfigMapKeyRef != nil:
+		r := from.ConfigMapKeyRef
+		value, found, err := envValue(o, ConfigMap, r.LocalObjectReference, r.Key, r.Optional, at+".valueFrom.configMapKeyRef")
+		if err != nil || !found {
+			return false, err
+		}
+		v := e.define(entry.Name, variable{value: value, known: true, at: at})
+		*entry = literal(entry.Name, value)
+		return !v.hidden, nil
+	case from.SecretKeyRef != nil:
+		r := from.SecretKeyRef
+		value, found, err := envValue(o, Secret, r.LocalObjectReference, r.Key, r.Optional, at+".valueFrom.secretKeyRef")
+		if err == nil && found {
+			e.define(entry.Name, variable{value: value, known: true, hidden: true, at: at})
+		}
+		return false, err
+	case from.FileKeyRef != nil:
+		if err := checkFile(from.FileKeyRef, spec, at+".valueFrom.fileKeyRef.volumeName"); err != nil {
+			return false, err
+		}
+	}
+	e.define(entry.Name, variable{at: at})
+	return true, nil
+}
+
+// define says what a name is from now on. What no kubelet takes, or JSON can't hold,
+// is hidden: until 1.34 names in a static pod were held to the older rule (v1.34.4,
+// pkg/kubelet/config/common.go, tryDecodeSinglePod).
+func (e *environment) define(name string, v variable) variable {
+	e.entries++
+	v.entry = e.entries
+	v.hidden = v.hidden || v.known && (oddName(name) || !utf8.ValidString(v.value))
+	e.variables[name] = v
+	return v
+}
+
+func oddName(name string) bool { return len(validation.IsEnvVarName(name)) > 0 }
+
+// expand makes of a text what the kubelet made of it.
+func (e *environment) expand(text string) variable {
+	v := variable{known: true}
+	v.value = expand.Text(text, func(name string) (string, bool) {
+		used, declared := e.variables[name]
+		v.hidden = v.hidden || used.hidden
+		v.known = v.known && (used.known || !declared && !ofService(name))
+		return used.value, declared
+	})
+	return v
+}
+
+// ofService tells of a variable that nobody declares whether the kubelet may know it
+// all the same. Of a checkpoint it knows those of one service.
+func ofService(name string) bool { return strings.HasPrefix(name, "KUBERNETES_") }
+
+// hides tells whether the kubelet would need a hidden variable for a text.
+func (e *environment) hides(text string) bool { return e.expand(text).hidden }
+
+// template words a text for lock-exec, which sees every variable of the process,
+// those of the image as well: what the kubelet would leave alone is escaped.
+func (e *environment) template(text string) string {
+	var b strings.Builder
+	for _, p := range expand.Parts(text) {
+		v, declared := e.variables[p.Text]
+		switch {
+		case !p.Name:
+			b.WriteString(expand.Escape(p.Text))
+		case declared && v.known && !v.hidden:
+			b.WriteString(expand.Escape(v.value))
+		case declared || ofService(p.Text):
+			b.WriteString(p.String())
+		default:
+			b.WriteString(expand.Escape(p.String()))
+		}
+	}
+	return b.String()
+}
+
+func (e *environment) derive(name, text string, v variable) {
+	d := derived{name: name, text: e.template(text), uses: map[string]int{}, variable: v}
+	for _, p := range expand.Parts(d.text) {
+		if p.Name {
+			d.uses[p.Text] = e.variables[p.Text].entry
+		}
+	}
+	e.derived = append(e.derived, d)
+}
+
+// verify refuses what lock-exec could not make: it begins when all is defined.
+func (e *environment) verify() error {
+	e.derived = slices.DeleteFunc(e.derived, func(d derived) bool { return e.variables[d.name].entry != d.entry })
+	for _, d := range e.derived {
+		for _, name := range slices.Sorted(maps.Keys(d.uses)) {
+			if e.variables[name].entry != d.uses[name] {
+				return refused(Unsupported, d.at+".value", "a later entry gives %s another value, and the one here must not stand in a manifest; use two names", name)
+			}
+		}
+	}
+	for _, name := range e.files() {
+		if clean, ok := cleanPath(name); !ok || clean != name || strings.Contains(name, "/") || strings.HasPrefix(name, ".tmp-") {
+			return refused(UnsafePath, e.variables[name].at, "%q can't be the name of a file, from which the variable is to come; choose another name", name)
+		}
+	}
+	return nil
+}
+
+// files names the variables that lock-exec reads from files, sorted.
+func (e *environment) files() []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(e.variables)) {
+		if v := e.variables[name]; v.hidden && v.known {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// literal is what makes the kubelet set a variable to just this value.
+func literal(name, value string) v1.EnvVar {
+	return v1.EnvVar{Name: name, Value: expand.Escape(value)}
+}
+
+// envData returns the values of an object, none if it is absent and may be.
+func envData(o Objects, kind Kind, name string, optional *bool, at string) (map[string]string, error) {
+	values := map[string]string{}
+	secret, config := o.Secrets[name], o.ConfigMaps[name]
+	switch {
+	case kind == Secret && secret != nil:
+		for key, value := range secret.Data {
+			values[key] = string(value)
+		}
+	case kind == ConfigMap && config != nil:
+		return config.Data, nil
+	case !isTrue(optional):
+		return nil, refused(missing(kind), at, "there is no %s %q; create it, or set optional: true", kind, name)
+	}
+	return values, nil
+}
+
+func envValue(o Objects, kind Kind, object v1.LocalObjectReference, key string, optional *bool, at string) (value string, found bool, err error) {
+	data, err := envData(o, kind, object.Name, optional, at+".name")
+	if err != nil {
+		return "", false, err
+	}
+	value, found = data[key]
+	if !found && !isTrue(optional) {
+		return "", false, refused(missing(kind), at+".key", "the %s %q has no key %q; add it, or set optional: true", kind, object.Name, key)
+	}
+	return value, found, nil
+}
+
+// checkFile: a kubelet reads the file when it starts the container, out of an
+// emptyDir alone (pkg/apis/core/validation/validation.go,
+// validateFileKeyRefVolumes, v1.37.2).
+func checkFile(f *v1.FileKeySelector, spec *v1.PodSpec, at string) error {
+	if !slices.ContainsFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == f.VolumeName && v.EmptyDir != nil }) {
+		return refused(Unsupported, at, "%q is no emptyDir volume of the pod; use one", f.VolumeName)
+	}
+	return nil
+}
