@@ -26,6 +26,9 @@ const (
 
 var workloads = []string{server, controller, scheduler}
 
+// volumes are those in which the server has its Secret.
+var volumes = []string{"keys", "more"}
+
 // locked is how many of them have a lock.
 const locked = 2
 
@@ -144,7 +147,7 @@ func (n *node) apiView() *api.View {
 	c.seen = &api.View{
 		Pods: mirrors, ResourceVersion: version, KubeSystemUID: "cluster", NodeUID: "node", NodeIP: "10.0.0.1",
 		Secrets: map[api.Ref]*v1.Secret{
-			{Kind: api.Secret, Namespace: namespace, Name: server}: {Data: map[string][]byte{"key": c.payload()}},
+			{Kind: api.Secret, Namespace: namespace, Name: server}: {Data: c.contents()},
 		},
 	}
 	for _, p := range c.pods {
@@ -209,8 +212,10 @@ func guard(pod *v1.Pod, name string) {
 	c.VolumeMounts = []v1.VolumeMount{{Name: "lock", MountPath: lockDir}}
 	pod.Spec.Volumes = []v1.Volume{{Name: "lock", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: lockDir}}}}
 	if name == server {
-		c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: "keys", MountPath: "/etc/kubernetes/keys"})
-		pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: "keys", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: server}}})
+		for _, volume := range volumes {
+			c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: volume, MountPath: "/etc/kubernetes/" + volume})
+			pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: volume, VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: server}}})
+		}
 	}
 }
 

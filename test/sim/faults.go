@@ -61,11 +61,8 @@ var breakdowns = []struct {
 	{8, (*node).deleteParent},
 	{5, (*node).sicken},
 	{5, (*node).rollOut},
-	{3, func(n *node) {
-		n.cluster.secret++
-		n.cluster.version++
-		n.trace.say("FAULT new secret %d", n.cluster.secret)
-	}},
+	{3, (*node).newSecret},
+	{1, (*node).tellAnew},
 	{3, func(n *node) {
 		n.diskFails = n.now + n.between(time.Second, 40*time.Second)
 		n.diskError = []error{syscall.EIO, syscall.ENOSPC, syscall.EROFS}[n.rng.IntN(3)]
@@ -180,6 +177,16 @@ func (n *node) rollOut() {
 	}
 	n.trace.say("FAULT rollout of %s %s", set.name, set.args())
 }
+
+// newSecret renews what the server mounts.
+func (n *node) newSecret() {
+	n.cluster.secret++
+	n.cluster.version++
+	n.trace.say("FAULT new secret %d", n.cluster.secret)
+}
+
+// tellAnew is a write to an object that leaves it as it was.
+func (n *node) tellAnew() { n.cluster.version++ }
 
 // loseManifest is somebody who tidies up.
 func (n *node) loseManifest() {

@@ -42,6 +42,7 @@ type node struct {
 	rules   rules
 
 	ids, pids int
+	writes    int             // calls that change the disk, so far
 	files     []file          // of the static pod directory; nil: not read since it has changed
 	parsed    map[string]*pod // of manifests, by their bytes
 
@@ -258,6 +259,7 @@ func (n *node) diskDoes(op, name string) error {
 	switch op {
 	case "rename", "remove", "write", "create", "symlink":
 		n.files = nil
+		n.writes++
 	}
 	if n.looking {
 		return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint"
-	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/durable"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
 	"github.com/pod-checkpointer/pod-checkpointer/cri"
 )
@@ -56,14 +54,14 @@ type rules struct {
 	// What a loop without memory would do in this pass.
 	opinion opinion
 
-	had     map[string]bool   // workloads that have had a generation
-	secrets map[string]string // contents by payload digest
+	had      map[string]bool   // workloads that have had a generation
+	payloads map[string]string // of the server's Secret, by digest
 }
 
 func newRules() rules {
 	return rules{
 		solid: map[string]time.Duration{}, live: map[string]time.Duration{}, seen: map[string]time.Duration{},
-		free: map[string]time.Duration{}, written: map[string]time.Duration{}, handed: map[string]handed{}, ordered: map[string]time.Duration{}, had: map[string]bool{}, secrets: map[string]string{},
+		free: map[string]time.Duration{}, written: map[string]time.Duration{}, handed: map[string]handed{}, ordered: map[string]time.Duration{}, had: map[string]bool{}, payloads: map[string]string{},
 	}
 }
 
@@ -191,6 +189,7 @@ func (n *node) after() {
 	if name := n.foreignTouched(); name != "" {
 		n.broken("the foreign file %s was touched", name)
 	}
+	n.mayMount(active[server])
 	n.records()
 	n.bolder()
 }
@@ -388,14 +387,6 @@ func (n *node) records() {
 			continue
 		}
 		r.had[name] = true
-		newest := w.Generations[0]
-		if digest, view := newest.Payloads["keys"], n.daemon.sources.api.answer.Value; view != nil {
-			for _, secret := range view.Secrets {
-				if _, known := r.secrets[digest]; !known {
-					r.secrets[digest] = string(secret.Data["key"])
-				}
-			}
-		}
 		n.mayCount(name, w.State)
 		if w.State.KnownGood == 0 {
 			continue
@@ -427,8 +418,8 @@ func (n *node) mayProve(w string, g store.Generation) {
 		if p == nil || p.serves == 0 || !strings.Contains(string(g.Pod), fmt.Sprintf(`"%s","--version=%d"`, c.pod.program, c.pod.version)) {
 			continue
 		}
-		if w == server && n.rules.secrets[g.Payloads["keys"]] != p.key {
-			n.broken("generation %d of %s is known-good by a parent that began with %q, not with %q", g.Seq, w, p.key, n.rules.secrets[g.Payloads["keys"]])
+		if w == server && n.saved(g) != p.key {
+			n.broken("generation %d of %s is known-good by a parent that began with %q, not with %q", g.Seq, w, p.key, n.saved(g))
 		}
 		if p.readyFor(n.now, n.asking(lag)) >= config().KnownGoodAfter-n.asking(lag) || !c.pod.probed && n.now-p.serves >= config().KnownGoodAfter {
 			return
@@ -489,15 +480,7 @@ func (n *node) mounted(p *pod) bool {
 		if v.HostPath == nil || v.HostPath.Type == nil || *v.HostPath.Type != v1.HostPathDirectory {
 			continue
 		}
-		name := strings.TrimPrefix(v.HostPath.Path, stateDir+"/") + "/key"
-		err := n.look(stateDir, func(d *durable.Dir) error {
-			data, err := d.ReadFile(name)
-			if err == nil && !slices.Contains(slices.Collect(maps.Values(n.rules.secrets)), string(data)) {
-				err = fmt.Errorf("it reads %q", data)
-			}
-			return err
-		})
-		if err != nil {
+		if _, err := n.read(strings.TrimPrefix(v.HostPath.Path, stateDir+"/")); err != nil {
 			n.broken("a checkpoint of %s can't be started: %v", p.workload, err)
 			return false
 		}
