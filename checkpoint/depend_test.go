@@ -37,7 +37,7 @@ func client(t *testing.T, workload, after string) *v1.Pod {
 func (n *node) saves(pods ...*v1.Pod) {
 	n.t.Helper()
 	n.lists(pods...)
-	for key, p := range n.drafts.read(Known(n.sources.api.value), n.config).value.workloads {
+	for key, p := range n.snapshots(Known(n.sources.api.value), Known(n.sources.pods.value)).value.workloads {
 		require.Empty(n.t, p.refused)
 		for _, draft := range p.drafts {
 			_, err := n.store.Commit(key, draft)

@@ -11,13 +11,16 @@ import (
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
+	"github.com/pod-checkpointer/pod-checkpointer/cri"
 )
 
 // parentsByWorkload is the API server's view of this node, snapshot by snapshot.
 type parentsByWorkload struct {
 	view      *api.View
 	workloads map[store.Key]parents
-	strays    []string // protected pods that belong to no workload, and why
+	strays    []string   // protected pods that belong to no workload, and why
+	supplied  []supplied // the parents that take more than the view holds
+	errands   Errands
 }
 
 // parents are the pods of one workload.
@@ -27,6 +30,7 @@ type parents struct {
 	refused map[string]string      // by UID: why not
 	unknown map[string]string      // by UID: which of its objects could not be read
 	finding map[string][]string    // by UID: what a user ought to know
+	trusts  map[string][]Trust     // by UID: where its clients find the API server
 	same    map[saved]bool         // what is known already: to find out digests each Secret
 }
 
@@ -47,31 +51,27 @@ func (p parents) in(g store.Generation, uid string) bool {
 	return same
 }
 
-// drafts makes the snapshots of a view once, not in each pass.
-type drafts struct {
-	of   *api.View
-	made *parentsByWorkload
-}
-
-func (d *drafts) read(view Observed[*api.View], c Config) Observed[*parentsByWorkload] {
+// snapshots are those of a view. They are taken once, and again when something is
+// there that was lacking.
+func (o *observer) snapshots(view Observed[*api.View], seen Observed[[]cri.Pod]) Observed[*parentsByWorkload] {
 	v, ok := view.Value()
 	if !ok {
 		return Unknown[*parentsByWorkload]("%s", view.Why())
 	}
-	if d.of != v {
-		d.of, d.made = v, draw(v, c)
+	if o.drawn == nil || o.drawn.view != v || o.resupplied(o.drawn.supplied, v, seen) {
+		o.drawn = o.draw(v, seen)
 	}
-	return Known(d.made)
+	return Known(o.drawn)
 }
 
 // draw takes a snapshot of each protected pod in the view.
-func draw(view *api.View, c Config) *parentsByWorkload {
+func (o *observer) draw(view *api.View, seen Observed[[]cri.Pod]) *parentsByWorkload {
 	out := &parentsByWorkload{view: view, workloads: map[store.Key]parents{}}
 	pods := slices.Clone(view.Pods)
 	slices.SortStableFunc(pods, func(a, b v1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
 	for i := range pods {
 		pod := &pods[i]
-		if !snapshot.Wanted(pod) || !slices.Contains(c.Namespaces, pod.Namespace) {
+		if !snapshot.Wanted(pod) || !slices.Contains(o.config.Namespaces, pod.Namespace) {
 			continue
 		}
 		namespace, workload, err := snapshot.Workload(pod)
@@ -82,9 +82,18 @@ func draw(view *api.View, c Config) *parentsByWorkload {
 		key := store.Key{Namespace: namespace, Workload: workload}
 		p, ok := out.workloads[key]
 		if !ok {
-			p = parents{drafts: map[string]store.Draft{}, refused: map[string]string{}, unknown: map[string]string{}, finding: map[string][]string{}, same: map[saved]bool{}}
+			p = parents{drafts: map[string]store.Draft{}, refused: map[string]string{}, unknown: map[string]string{}, finding: map[string][]string{}, trusts: map[string][]Trust{}, same: map[saved]bool{}}
 		}
-		p.add(pod, view, c)
+		s := supplied{key: key, pod: pod}
+		if takes(pod) {
+			s.supply = o.supply(key, pod, view, seen)
+			out.supplied = append(out.supplied, s)
+		}
+		p.add(pod, view, s.supply, o.config)
+		if uid := string(pod.UID); p.refused[uid] == "" {
+			s.errands.Trusts = p.trusts[uid]
+			out.errands.add(s.errands)
+		}
 		out.workloads[key] = p
 	}
 	return out
@@ -98,7 +107,7 @@ func (p *parentsByWorkload) lists(key store.Key, uid string) bool {
 }
 
 // add takes the snapshot of one parent.
-func (p *parents) add(pod *v1.Pod, view *api.View, c Config) {
+func (p *parents) add(pod *v1.Pod, view *api.View, s supply, c Config) {
 	uid := string(pod.UID)
 	ending := pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded
 	if p.newest == "" && !ending {
@@ -109,9 +118,14 @@ func (p *parents) add(pod *v1.Pod, view *api.View, c Config) {
 		p.unknown[uid] = err.Error()
 		return
 	}
+	objects.Tokens, objects.Images = s.tokens, s.images
 	taken, err := snapshot.Take(pod, objects, snapshot.Config{LockDir: c.LockDir, BinDir: c.BinDir, Node: c.Node, Endpoint: inCluster(c, view)})
 	if err != nil {
 		p.refused[uid] = err.Error()
+		return
+	}
+	if s.lacks != "" {
+		p.unknown[uid] = s.lacks
 		return
 	}
 	draft, err := draftOf(taken, pod, view)
@@ -119,7 +133,8 @@ func (p *parents) add(pod *v1.Pod, view *api.View, c Config) {
 		p.refused[uid] = err.Error()
 		return
 	}
-	p.drafts[uid], p.finding[uid] = draft, append(taken.Findings, surges(pod, view)...)
+	p.drafts[uid], p.trusts[uid] = draft, trustsOf(taken, s.tokens)
+	p.finding[uid] = slices.Concat(taken.Findings, s.findings, surges(pod, view))
 }
 
 // objectsOf are those that a pod names, as the view has them. An error says which of
@@ -204,6 +219,7 @@ func (o *observer) parents(s *sight, record store.Workload, d *details) Observed
 		}
 	}
 	d.findings = append(d.findings, p.finding[p.newest]...)
+	d.findings = append(d.findings, o.distrusted(p.trusts[p.newest])...)
 	if draft, ok := p.drafts[p.newest]; ok {
 		draft.Source.ContainerID = o.container(s, p.newest, d.facts)
 		d.draft = &draft

@@ -52,6 +52,8 @@ type Host struct {
 	api     *poller[*api.View]
 	keeper  *keeper
 
+	errander *errander
+
 	wants   atomic.Pointer[Wants]
 	first   sync.Once
 	mu      sync.Mutex
@@ -90,6 +92,7 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 		runtime: runtime, sockets: sockets, locks: lock.NewInspector(c.Proc), probes: map[store.Key]*prober{}, ending: map[string]bool{},
 		awaited: map[lock.Process]context.CancelFunc{},
 	}
+	h.errander = newErrander(c, h, h.heard, server.Token, runtime)
 	h.keeper = newKeeper(c, server.Token, serviceAccount, log)
 	h.pins = pins{runtime: runtime, log: log}
 	h.wants.Store(&Wants{})
@@ -130,6 +133,7 @@ func (h *Host) Run(ctx context.Context, pass func(ctx context.Context, wake <-ch
 	h.group.Go(func() error { return h.kubelet.run(h.ctx) })
 	h.group.Go(func() error { return h.api.run(h.ctx) })
 	h.group.Go(func() error { return h.keeper.run(h.ctx) })
+	h.group.Go(func() error { return h.errander.run(h.ctx) })
 	h.group.Go(func() error { return h.hearRuntime(h.ctx) })
 	h.group.Go(func() error { return h.hearDirectory(h.ctx) })
 	h.group.Go(func() error { return pass(h.ctx, h.wake) })
@@ -193,6 +197,7 @@ func (h *Host) Want(w Wants) {
 	h.kubelet.press(w.Hurry)
 	h.api.press(w.Hurry)
 	h.keeper.serve(w.Account)
+	h.errander.want(w.Errands)
 	h.hearProcesses(w.Processes)
 	h.mu.Lock()
 	for key, p := range h.probes {
@@ -224,12 +229,17 @@ func (h *Host) settle() {
 	}
 }
 
-// referenced are the objects that a protected pod needs.
+// referenced are the objects that a protected pod needs, and the service accounts
+// whose tokens it mounts.
 func referenced(pod *v1.Pod) (refs []api.Ref, protected bool) {
 	if !snapshot.Wanted(pod) {
 		return nil, false
 	}
-	return refsOf(pod), true
+	refs = refsOf(pod)
+	for _, token := range snapshot.TokenRefs(pod) {
+		refs = append(refs, TokenWant{Namespace: pod.Namespace, TokenRef: token}.account())
+	}
+	return refs, true
 }
 
 // EndProcess ends a process: at once where grace is 0, else in the background.

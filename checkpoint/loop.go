@@ -100,7 +100,7 @@ func New(c Config, p Parts) *Loop {
 		last: map[store.Key]*memory{},
 		observer: observer{
 			config: c, clock: p.Clock, sources: p.Sources, store: p.Store, manifests: p.Manifests,
-			watch: newWatch(), facts: map[factKey]facts{},
+			watch: newWatch(), facts: map[factKey]facts{}, content: map[store.Key]contents{},
 		},
 		applier: applier{
 			config: c, clock: p.Clock, sources: p.Sources, effects: p.Effects, store: p.Store,
@@ -178,6 +178,8 @@ func (l *Loop) Pass(ctx context.Context) (motion bool) {
 		l.ask(&wants, w, s.details[w.Workload])
 		status.add(w, d, *m, s.details[w.Workload])
 	}
+	l.tellExpiry(status)
+	wants.Errands = l.observer.errands()
 	l.arbitrate(s, status)
 	l.identify(s)
 	l.keepCopy(ctx, s, status)

@@ -13,6 +13,7 @@ import (
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/durable"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/kubelet"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
 	"github.com/pod-checkpointer/pod-checkpointer/cri"
 	"github.com/pod-checkpointer/pod-checkpointer/lock"
@@ -55,7 +56,7 @@ func newNode(t *testing.T) *node {
 		key: store.Key{Namespace: "kube-system", Workload: "kube-apiserver"},
 		observer: &observer{
 			config: c, clock: clock, sources: sources, store: opened,
-			manifests: kubelet.NewManifests(static, c.Node), watch: newWatch(), facts: map[factKey]facts{},
+			manifests: kubelet.NewManifests(static, c.Node), watch: newWatch(), facts: map[factKey]facts{}, content: map[store.Key]contents{},
 		},
 	}
 }
@@ -229,7 +230,26 @@ type sayings struct {
 	lockErr error
 	execErr error
 	wants   Wants
+
+	tokens       map[TokenWant]said[api.Token]
+	entrypoints  map[string]said[*snapshot.Image]
+	certificates map[Trust]said[string]
 }
+
+// of is what a source said to one question, if it was asked.
+func of[Q comparable, A any](s *sayings, answers map[Q]said[A], question Q) Answer[A] {
+	a, ok := answers[question]
+	if !ok {
+		return Answer[A]{}
+	}
+	return a.answer(s.clock.now)
+}
+
+func (s *sayings) Token(w TokenWant) Answer[api.Token] { return of(s, s.tokens, w) }
+func (s *sayings) Entrypoint(image string) Answer[*snapshot.Image] {
+	return of(s, s.entrypoints, image)
+}
+func (s *sayings) Certificate(t Trust) Answer[string] { return of(s, s.certificates, t) }
 
 func (s *sayings) Pods() Answer[[]cri.Pod]              { return s.pods.answer(s.clock.now) }
 func (s *sayings) Images() Answer[map[string]Image]     { return s.images.answer(s.clock.now) }

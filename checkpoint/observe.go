@@ -34,8 +34,9 @@ type observer struct {
 	store     *store.Store
 	manifests *kubelet.Manifests
 	watch     *watch
-	drafts    drafts
+	drawn     *parentsByWorkload
 	facts     map[factKey]facts
+	content   map[store.Key]contents
 }
 
 // sight is what one pass saw: a World for each workload, and what apply needs
@@ -89,7 +90,7 @@ func (o *observer) observe() *sight {
 	if listing, ok := s.listing.Value(); ok {
 		s.file(listing)
 	}
-	s.api = o.drafts.read(o.known(current(now, o.sources.API(), apiAge, "api")), o.config)
+	s.api = o.snapshots(o.known(current(now, o.sources.API(), apiAge, "api")), s.pods)
 	var pods []placed
 	for _, key := range o.keys(s) {
 		w, p := o.world(s, key)
@@ -329,6 +330,11 @@ func (o *observer) forget() {
 		w, ok := o.store.Workload(at.key)
 		if !ok || !slices.ContainsFunc(w.Generations, func(g store.Generation) bool { return g.Seq == at.seq }) {
 			delete(o.facts, at)
+		}
+	}
+	for key := range o.content {
+		if _, ok := o.store.Workload(key); !ok {
+			delete(o.content, key)
 		}
 	}
 }

@@ -284,7 +284,7 @@ func TestForgettingMakesEverythingYounger(t *testing.T) {
 	n.look()
 	n.look()
 	before, _ := n.look()
-	n.watch, n.drafts, n.observer.facts = newWatch(), drafts{}, map[factKey]facts{}
+	n.watch, n.drawn, n.observer.facts, n.content = newWatch(), nil, map[factKey]facts{}, map[store.Key]contents{}
 	after, _ := n.look()
 	old, _ := before.Serves.Value()
 	young, _ := after.Serves.Value()

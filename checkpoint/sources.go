@@ -36,6 +36,10 @@ type Sources interface {
 	LockExec() error // why lock-exec can't be run from --bin-dir; nil: it can
 	// Ready is what the probe of a workload said when the holder was the one named.
 	Ready(workload store.Key, holder string) Answer[bool]
+	// Token, Entrypoint and Certificate answer to errands.
+	Token(TokenWant) Answer[api.Token]
+	Entrypoint(image string) Answer[*snapshot.Image] // nil: the runtime does not tell
+	Certificate(Trust) Answer[string]                // why it is not accepted; "": it is
 	// Want tells the background what the last pass is interested in.
 	Want(Wants)
 }
@@ -49,6 +53,7 @@ type Wants struct {
 	Probes     map[store.Key]Question
 	// Processes are those whose end ought to be heard of at once.
 	Processes []lock.Process
+	Errands   Errands
 	// Account is the one whose credentials are to be kept on disk; nil: none.
 	Account *Account
 }

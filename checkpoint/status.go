@@ -2,7 +2,10 @@ package checkpoint
 
 import (
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
 )
 
 const maxEvents = 200
@@ -50,8 +53,11 @@ type WorkloadStatus struct {
 	Activated  int64    `json:"activated,omitempty"`  // the generation that it was started with
 	Files      int64    `json:"files,omitempty"`      // the generation that its files are of now
 	Upcoming   string   `json:"upcoming,omitempty"`   // where there is a newer one, when that counts, and why
-	Findings   []string `json:"findings,omitempty"`
-	Error      string   `json:"error,omitempty"` // of the last action
+	// What ends first of the newest generation's credentials.
+	Token       *Expiry  `json:"token,omitempty"`
+	Certificate *Expiry  `json:"certificate,omitempty"`
+	Findings    []string `json:"findings,omitempty"`
+	Error       string   `json:"error,omitempty"` // of the last action
 }
 
 // Event is one thing that happened.
@@ -121,5 +127,17 @@ func (s *WorkloadStatus) stored(w World) {
 	if len(record.Generations) > 0 {
 		newest := record.Generations[0]
 		s.Generation, s.Saved = newest.Seq, newest.Written.UTC().Format(time.RFC3339)
+	}
+}
+
+// tellExpiry tells which credentials end first, and which are about to. No start
+// depends on it, so that it is found out when the actions of the pass are done.
+func (l *Loop) tellExpiry(s *Status) {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
+		namespace, workload, _ := strings.Cut(w.Workload, "/")
+		c := l.observer.contents(store.Key{Namespace: namespace, Workload: workload})
+		w.Token, w.Certificate = c.token, c.certificate
+		w.Findings = append(w.Findings, c.expiring(time.Now())...)
 	}
 }

@@ -132,12 +132,23 @@ func (n *node) answers(probe snapshot.Probe) bool {
 	return false
 }
 
-func (s *sources) Now() time.Duration                         { return s.n.boottime() }
-func (s *sources) Boot() string                               { return s.n.boot }
-func (s *sources) Pods() checkpoint.Answer[[]cri.Pod]         { return s.pods.answer }
+func (s *sources) Now() time.Duration                                     { return s.n.boottime() }
+func (s *sources) Boot() string                                           { return s.n.boot }
+func (s *sources) Pods() checkpoint.Answer[[]cri.Pod]                     { return s.pods.answer }
 func (s *sources) Images() checkpoint.Answer[map[string]checkpoint.Image] { return s.images.answer }
-func (s *sources) Kubelet() checkpoint.Answer[kubelet.View]   { return s.kubelet.answer }
-func (s *sources) API() checkpoint.Answer[*api.View]          { return s.api.answer }
+func (s *sources) Kubelet() checkpoint.Answer[kubelet.View]               { return s.kubelet.answer }
+func (s *sources) API() checkpoint.Answer[*api.View]                      { return s.api.answer }
+
+// No program here mounts a token, or has to be asked for what it runs.
+func (s *sources) Token(checkpoint.TokenWant) checkpoint.Answer[api.Token] {
+	return checkpoint.Answer[api.Token]{}
+}
+func (s *sources) Entrypoint(string) checkpoint.Answer[*snapshot.Image] {
+	return checkpoint.Answer[*snapshot.Image]{}
+}
+func (s *sources) Certificate(checkpoint.Trust) checkpoint.Answer[string] {
+	return checkpoint.Answer[string]{}
+}
 
 // LockExec is where it has to be.
 func (s *sources) LockExec() error { return nil }
