@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // A tree collects the files of one volume, as the kubelet's AtomicWriter gets
@@ -59,7 +60,7 @@ const (
 
 func cleanPath(name string) (string, bool) {
 	if name == "" || path.IsAbs(name) || len(name) > maxPathLen ||
-		strings.HasPrefix(name, "..") || strings.ContainsRune(name, 0) {
+		strings.HasPrefix(name, "..") || strings.ContainsRune(name, 0) || !utf8.ValidString(name) {
 		return "", false
 	}
 	for element := range strings.SplitSeq(name, "/") {
