@@ -6,8 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
 )
 
 // Whoever mounts a token asks the API server at the endpoint, and trusts the CA that
