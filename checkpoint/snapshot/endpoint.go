@@ -20,7 +20,7 @@ const (
 // tellEndpoint leads the clients of a checkpoint to the API server of this node:
 // those in containers that mount a token, and that are not told otherwise. The two
 // variables come first, since others may be made of them.
-func tellEndpoint(spec *v1.PodSpec, from source) error {
+func tellEndpoint(spec *v1.PodSpec, envs []environment, from source) error {
 	parent := &from.pod.Spec
 	made := allContainers(spec)
 	for i, c := range allContainers(parent) {
@@ -28,7 +28,8 @@ func tellEndpoint(spec *v1.PodSpec, from source) error {
 			continue
 		}
 		static, at := made[i], c.at+".env"
-		host, port := sets(static.Container, envHost), sets(static.Container, envPort)
+		_, host := envs[i].variables[envHost]
+		_, port := envs[i].variables[envPort]
 		switch {
 		case host && port:
 			continue
@@ -50,8 +51,4 @@ func mountsToken(spec *v1.PodSpec, c *v1.Container) bool {
 	return slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool {
 		return slices.ContainsFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == m.Name && hasToken(v) })
 	})
-}
-
-func sets(c *v1.Container, name string) bool {
-	return slices.ContainsFunc(c.Env, func(e v1.EnvVar) bool { return e.Name == name })
 }

@@ -276,6 +276,13 @@ func TestTokenThatLeadsNowhereIsRefused(t *testing.T) {
 	pod.Spec.Containers[0].Env = []v1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "fd00::1"}, {Name: "KUBERNETES_SERVICE_PORT", Value: "6443"}}
 	_, err = Take(pod, objects, Config{LockDir: lockDir})
 	require.NoError(t, err)
+
+	pod.Spec.Containers[0].Env = nil
+	pod.Spec.Containers[0].EnvFrom = []v1.EnvFromSource{{Prefix: "KUBERNETES_SERVICE_", SecretRef: &v1.SecretEnvSource{LocalObjectReference: v1.LocalObjectReference{Name: "api"}}}}
+	objects.Secrets = map[string]*v1.Secret{"api": {Data: map[string][]byte{"HOST": []byte("10.0.0.9"), "PORT": []byte("6443")}}}
+	s, err := Take(pod, objects, Config{LockDir: lockDir, BinDir: "/opt/bin"})
+	require.NoError(t, err, "also where no manifest may say it")
+	require.Empty(t, s.Pod.Spec.Containers[0].Env)
 }
 
 func TestPodOfAnotherNodeIsAnError(t *testing.T) {

@@ -83,7 +83,7 @@ func Take(pod *v1.Pod, o Objects, c Config) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := tellEndpoint(spec, from); err != nil {
+	if err := tellEndpoint(spec, envs, from); err != nil {
 		return nil, err
 	}
 	if err := guard(spec, id.Lock, c.LockDir); err != nil {
