@@ -109,7 +109,7 @@ func Program(name string, env []string) (string, error) {
 	if !ok {
 		path = "/bin:/usr/bin"
 	}
-	absent := fmt.Errorf("find program %q in PATH %q: %w", name, path, fs.ErrNotExist)
+	absent := fmt.Errorf("find program %q in PATH: %w", name, fs.ErrNotExist) // a PATH may be of a Secret
 	if name == "" {
 		return "", absent
 	}
