@@ -116,6 +116,23 @@ func (c *Client) list(ctx context.Context, labels map[string]string) ([]Pod, err
 	return group(sandboxes.Items, containers.Containers), nil
 }
 
+// Sandboxes returns the pods of all namespaces that are ready, in the order of Pods,
+// without their containers.
+func (c *Client) Sandboxes(ctx context.Context) ([]Pod, error) {
+	done, err := c.ask(ctx)
+	if err != nil {
+		return nil, c.explain("list pod sandboxes", err)
+	}
+	defer done()
+	answer, err := c.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
+		State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
+	}})
+	if err != nil {
+		return nil, c.explain("list pod sandboxes", err)
+	}
+	return group(answer.Items, nil), nil
+}
+
 // StopContainer sends SIGTERM, and SIGKILL after grace, which is rounded up to
 // whole seconds; with grace 0 it sends SIGKILL alone. It returns once the
 // container has ended. A container that is not there is no error. Where ctx ends

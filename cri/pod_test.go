@@ -193,3 +193,23 @@ func TestPodsAreSortedAndApart(t *testing.T) {
 	}
 	assert.Equal(t, []string{"u1a", "u1b", "u2", "u3"}, uids)
 }
+
+func TestSandboxesAreThoseOfAllNamespacesThatAreReady(t *testing.T) {
+	server := critest.Start(t)
+	server.Run(critest.Sandbox{ID: "1", Namespace: "web", Name: "old", UID: "u1", CreatedAt: at(1)})
+	server.Run(critest.Sandbox{ID: "2", Namespace: "web", Name: "new", UID: "u2", Ready: true, CreatedAt: at(2)},
+		critest.Container{ID: "c", Name: "web", State: running})
+	server.Run(critest.Sandbox{ID: "3", Namespace: "kube-system", Name: "api", UID: "u3", Ready: true, CreatedAt: at(3)})
+	pods, err := newClient(t, server.Endpoint()).Sandboxes(within(t, 5*time.Second))
+	require.NoError(t, err)
+	var names []string
+	for _, pod := range pods {
+		names = append(names, pod.Namespace+"/"+pod.Name)
+		assert.Empty(t, pod.Containers)
+	}
+	assert.Equal(t, []string{"kube-system/api", "web/new"}, names)
+
+	server.Down()
+	_, err = newClient(t, server.Endpoint()).Sandboxes(within(t, 5*time.Second))
+	require.ErrorContains(t, err, "list pod sandboxes at ")
+}

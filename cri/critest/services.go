@@ -66,8 +66,9 @@ func (s Sandbox) selected(by map[string]string) bool {
 func (s runtimeService) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	var answer runtimeapi.ListPodSandboxResponse
 	for _, p := range s.pods {
-		if p.selected(r.GetFilter().GetLabelSelector()) {
-			answer.Items = append(answer.Items, p.wire())
+		sandbox, state := p.wire(), r.GetFilter().GetState()
+		if p.selected(r.GetFilter().GetLabelSelector()) && (state == nil || state.State == sandbox.State) {
+			answer.Items = append(answer.Items, sandbox)
 		}
 	}
 	return &answer, nil
