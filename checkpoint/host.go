@@ -48,6 +48,7 @@ type Host struct {
 	pods    *poller[[]cri.Pod]
 	images  *poller[map[string]Image]
 	pins    pins
+	outside *poller[[]string]
 	kubelet *poller[kubelet.View]
 	api     *poller[*api.View]
 	keeper  *keeper
@@ -99,6 +100,7 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	h.pods = newPoller(Clock(h), h.heardRuntime, 900*time.Millisecond, calmBeat(c.Poll), inMotion,
 		func(ctx context.Context) ([]cri.Pod, error) { return runtime.Pods(ctx, c.Namespaces...) })
 	h.images = newPoller(Clock(h), h.heard, 2*time.Second, imagesRest, 30*time.Second, h.askImages)
+	h.outside = newPoller(Clock(h), h.heard, 2*time.Second, outsideRest, outsideRest, h.askOutside)
 	h.kubelet = newPoller(Clock(h), h.heard, time.Second, 2*time.Second, 250*time.Millisecond, sockets.View)
 	h.api = newPoller(Clock(h), h.heard, 5*time.Second, 5*time.Second, 2*time.Second,
 		func(ctx context.Context) (*api.View, error) {
@@ -130,6 +132,7 @@ func (h *Host) Run(ctx context.Context, pass func(ctx context.Context, wake <-ch
 	h.group, h.ctx = errgroup.WithContext(ctx)
 	h.group.Go(func() error { return h.pods.run(h.ctx) })
 	h.group.Go(func() error { return h.images.run(h.ctx) })
+	h.group.Go(func() error { return h.outside.run(h.ctx) })
 	h.group.Go(func() error { return h.kubelet.run(h.ctx) })
 	h.group.Go(func() error { return h.api.run(h.ctx) })
 	h.group.Go(func() error { return h.keeper.run(h.ctx) })

@@ -225,6 +225,7 @@ type sayings struct {
 	images  said[map[string]Image]
 	kubelet said[kubelet.View]
 	api     said[*api.View]
+	outside said[[]string]
 	ready   map[string]said[bool] // by holder
 	locks   map[string]lock.State
 	lockErr error
@@ -256,6 +257,7 @@ func (s *sayings) Images() Answer[map[string]Image]     { return s.images.answer
 func (s *sayings) Kubelet() Answer[kubelet.View]        { return s.kubelet.answer(s.clock.now) }
 func (s *sayings) API() Answer[*api.View]               { return s.api.answer(s.clock.now) }
 func (s *sayings) Want(w Wants)                         { s.wants = w }
+func (s *sayings) Outside() Answer[[]string]            { return s.outside.answer(s.clock.now) }
 func (s *sayings) LockExec() error                      { return s.execErr }
 func (s *sayings) Lock(path string) (lock.State, error) { return s.locks[path], s.lockErr }
 func (s *sayings) Ready(_ store.Key, holder string) Answer[bool] {

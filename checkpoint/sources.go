@@ -32,6 +32,7 @@ type Sources interface {
 	Images() Answer[map[string]Image] // those that Want names
 	Kubelet() Answer[kubelet.View]
 	API() Answer[*api.View]
+	Outside() Answer[[]string] // pods that ask to be protected in none of --namespaces
 	Lock(path string) (lock.State, error)
 	LockExec() error // why lock-exec can't be run from --bin-dir; nil: it can
 	// Ready is what the probe of a workload said when the holder was the one named.

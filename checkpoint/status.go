@@ -81,6 +81,9 @@ func (l *Loop) begin(s *sight) *Status {
 	if parents, ok := s.api.Value(); ok {
 		status.Problems = append(status.Problems, parents.strays...)
 	}
+	if outside := l.sources.Outside(); outside.Err == nil {
+		status.Problems = append(status.Problems, inVain(outside.Value)...)
+	}
 	for _, w := range l.store.Workloads() {
 		for _, problem := range w.Problems {
 			status.Problems = append(status.Problems, w.Key.String()+": "+problem)

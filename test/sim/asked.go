@@ -7,6 +7,7 @@ import (
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/data"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/kubelet"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
@@ -139,6 +140,11 @@ func (s *sources) Images() checkpoint.Answer[map[string]checkpoint.Image] { retu
 func (s *sources) Kubelet() checkpoint.Answer[kubelet.View]               { return s.kubelet.answer }
 func (s *sources) API() checkpoint.Answer[*api.View]                      { return s.api.answer }
 
+// No program here needs a data directory.
+func (s *sources) Data(string) checkpoint.Answer[data.Fingerprint] {
+	return checkpoint.Answer[data.Fingerprint]{}
+}
+
 // No program here mounts a token, or has to be asked for what it runs.
 func (s *sources) Token(checkpoint.TokenWant) checkpoint.Answer[api.Token] {
 	return checkpoint.Answer[api.Token]{}
@@ -149,6 +155,9 @@ func (s *sources) Entrypoint(string) checkpoint.Answer[*snapshot.Image] {
 func (s *sources) Certificate(checkpoint.Trust) checkpoint.Answer[string] {
 	return checkpoint.Answer[string]{}
 }
+
+// Outside is nobody.
+func (s *sources) Outside() checkpoint.Answer[[]string] { return checkpoint.Answer[[]string]{} }
 
 // LockExec is where it has to be.
 func (s *sources) LockExec() error { return nil }
