@@ -25,7 +25,7 @@ func (h *Host) LockExec() error {
 // lockExecMissing: what runs goes on without it, and starts no more, neither parent
 // nor checkpoint.
 func (o *observer) lockExecMissing(f facts) []string {
-	if f.Lock == nil || f.Lock.Exec != filepath.Join(o.config.BinDir, lockExec) {
+	if f.LockExec != filepath.Join(o.config.BinDir, lockExec) {
 		return nil
 	}
 	if err := o.sources.LockExec(); err != nil {

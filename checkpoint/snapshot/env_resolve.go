@@ -133,17 +133,19 @@ func (e *environment) add(entry *v1.EnvVar, spec *v1.PodSpec, o Objects, at stri
 			return false, err
 		}
 	}
-	e.define(entry.Name, variable{at: at})
+	if v := e.define(entry.Name, variable{at: at}); v.hidden {
+		return false, refused(Unsupported, at+".name", "a kubelet of 1.34 takes %q from the API server and not from a manifest; use letters, digits, '_', '.' and '-' and begin with no digit", entry.Name)
+	}
 	return true, nil
 }
 
-// define says what a name is from now on. What no kubelet takes, or JSON can't hold,
-// is hidden: until 1.34 names in a static pod were held to the older rule (v1.34.4,
-// pkg/kubelet/config/common.go, tryDecodeSinglePod).
+// define says what a name is from now on. What not every kubelet takes from a
+// manifest, or JSON can't hold, is hidden: up to 1.34 names in a static pod are held
+// to an older rule (v1.34.4, pkg/kubelet/config/common.go, tryDecodeSinglePod).
 func (e *environment) define(name string, v variable) variable {
 	e.entries++
 	v.entry = e.entries
-	v.hidden = v.hidden || v.known && (oddName(name) || !utf8.ValidString(v.value))
+	v.hidden = v.hidden || oddName(name) || !utf8.ValidString(v.value)
 	e.variables[name] = v
 	return v
 }

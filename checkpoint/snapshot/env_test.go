@@ -16,10 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const (
-	binDir   = "/opt/pod-checkpointer/bin"
-	printing = "print" // the program of the containers here: it says what it got
-)
+const printing = "print" // the program of the containers here: it says what it got
 
 // stage is where the processes of this test run.
 type stage struct {
@@ -156,8 +153,6 @@ func envPod(t testing.TB, text string) *v1.Pod {
 	return pod
 }
 
-func envConfig() Config { return Config{LockDir: lockDir, BinDir: binDir} }
-
 // compare says whether the processes of the checkpoint are those of the parent, and
 // that no secret is in the manifest or in an error.
 func (s stage) compare(t *testing.T, pod *v1.Pod, o Objects) (*Snapshot, error) {
@@ -170,7 +165,7 @@ func (s stage) compare(t *testing.T, pod *v1.Pod, o Objects) (*Snapshot, error) 
 	}
 	static := parent
 	static.objects = Objects{}
-	snap, err := Take(pod, o, envConfig())
+	snap, err := Take(pod, o, config)
 	if err != nil {
 		assert.NotContains(t, err.Error(), "S3CR3T")
 		return nil, err
@@ -267,7 +262,7 @@ func TestEnvironmentRefused(t *testing.T) {
 		{"name leads out", `{command: [a], env: [{name: .., valueFrom: {secretKeyRef: {name: db, key: USER}}}]}`, UnsafePath, c + ".env[0]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Take(envPod(t, tt.container), testObjects(t), envConfig())
+			_, err := Take(envPod(t, tt.container), testObjects(t), config)
 			u := unprotectable(t, err)
 			assert.Equal(t, tt.reason, u.Reason, err)
 			assert.Equal(t, tt.field, u.Field, err)

@@ -17,6 +17,8 @@ type Facts struct {
 	After  []string      // workloads that a start waits for, as namespace/workload
 	Data   Data          // the directory that it needs
 	Fixed  []string      // payload volumes that a container which runs never gets anew
+
+	LockExec string // lock-exec on the host, by which a container starts; "": none does, or by its image's own
 }
 
 // Lock says which container takes which lock.
@@ -24,7 +26,6 @@ type Lock struct {
 	Name      string // of the annotation
 	Path      string // on the host
 	Container string
-	Exec      string // lock-exec on the host; "": the image has its own
 }
 
 // Probe is a readiness probe that can be asked from the node.
@@ -49,8 +50,7 @@ func FactsOf(sanitized *v1.Pod) (Facts, error) {
 		if err != nil {
 			return Facts{}, fmt.Errorf("read sanitized pod: %w", err)
 		}
-		exec, _ := hostFile(spec, l.container, l.bin, l.at) // of an error nothing but that it is in no hostPath counts
-		f.Lock = &Lock{Name: name, Path: l.path, Container: l.container.Name, Exec: exec}
+		f.Lock = &Lock{Name: name, Path: l.path, Container: l.container.Name}
 		f.Ready = checkReadiness(l.container.ReadinessProbe)
 	} else {
 		f.Ready = plainReadiness(spec)
@@ -59,8 +59,19 @@ func FactsOf(sanitized *v1.Pod) (Facts, error) {
 	if after, ok := sanitized.Annotations[AnnotationAfter]; ok {
 		f.After, _ = parseAfter(after, sanitized.Namespace)
 	}
-	f.Images, f.Fixed, f.Data = images(spec), fixed(spec), dataOf(sanitized)
+	f.Images, f.Fixed, f.Data, f.LockExec = images(spec), fixed(spec), dataOf(sanitized), hostLockExec(spec)
 	return f, nil
+}
+
+func hostLockExec(spec *v1.PodSpec) string {
+	for _, c := range allContainers(spec) {
+		if _, launched := launchLine(c.Container); launched {
+			if file, err := hostFile(spec, c.Container, c.Command[0], c.at); err == nil {
+				return file
+			}
+		}
+	}
+	return ""
 }
 
 func images(spec *v1.PodSpec) []string {

@@ -19,13 +19,14 @@ var update = flag.Bool("update", false, "write what comes out into testdata")
 
 const (
 	lockDir    = "/run/lock/pod-checkpointer"
+	binDir     = "/opt/pod-checkpointer/bin"
 	activation = "0123456789abcdef0123456789abcdef"
 )
 
-var config = Config{LockDir: lockDir, Endpoint: "https://10.0.0.1:6443"}
+var config = Config{LockDir: lockDir, BinDir: binDir, Endpoint: "https://10.0.0.1:6443"}
 
-// Each file of testdata holds parent.yaml and what it names: Secrets, ConfigMaps and
-// tokens, by account/audience. Then what must come of them: static.yaml, payload
+// Each file of testdata holds parent.yaml and what it names: Secrets, ConfigMaps,
+// tokens, by account/audience, and images. Then what must come of them: static.yaml, payload
 // and facts, or refused.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -49,7 +50,7 @@ func TestGolden(t *testing.T) {
 
 func split(a *txtar.Archive) (in, want []txtar.File) {
 	for _, f := range a.Files {
-		if slices.ContainsFunc([]string{"parent", "secret", "configmap", "tokens"}, func(kind string) bool { return strings.HasPrefix(f.Name, kind) }) {
+		if slices.ContainsFunc([]string{"parent", "secret", "configmap", "tokens", "images"}, func(kind string) bool { return strings.HasPrefix(f.Name, kind) }) {
 			in = append(in, f)
 		} else {
 			want = append(want, f)
@@ -94,7 +95,10 @@ func outcome(t *testing.T, in []txtar.File) []txtar.File {
 func facts(s *Snapshot) []byte {
 	var b strings.Builder
 	if s.Lock != nil {
-		fmt.Fprintf(&b, "lock    %s %s by %s with %s\n", s.Lock.Name, s.Lock.Path, s.Lock.Container, s.Lock.Exec)
+		fmt.Fprintf(&b, "lock    %s %s by %s with %s\n", s.Lock.Name, s.Lock.Path, s.Lock.Container, s.LockExec)
+	}
+	if s.Lock == nil && s.LockExec != "" {
+		fmt.Fprintf(&b, "starts  by %s\n", s.LockExec)
 	}
 	if s.Ready != nil {
 		fmt.Fprintf(&b, "ready   %s %s%s within %s %v\n", s.Ready.Scheme, s.Ready.Host, s.Ready.Path, s.Ready.Timeout, s.Ready.Header)
@@ -127,6 +131,8 @@ func parse(t testing.TB, in []txtar.File) (*v1.Pod, Objects) {
 				account, audience, _ := strings.Cut(name, "/")
 				o.Tokens[TokenRef{account, audience}] = token
 			}
+		case strings.HasPrefix(f.Name, "images"):
+			require.NoError(t, yaml.UnmarshalStrict(f.Data, &o.Images))
 		default:
 			var configMap v1.ConfigMap
 			require.NoError(t, yaml.UnmarshalStrict(f.Data, &configMap))

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/pod-checkpointer/pod-checkpointer/expand"
 )
 
 // guardProbes makes the probes of the container that takes the lock ask whether
@@ -90,7 +92,7 @@ func (l launch) verifyCheck(spec *v1.PodSpec, command []string, mode, at string)
 		return refused(Unsupported, at, "of a pod with a lock only httpGet, tcpSocket and %s check can be asked; use one of them", lockExec)
 	case !slices.Equal(modes, []string{mode}):
 		return refused(Unsupported, at, "it must ask %s check %s; correct it", lockExec, mode)
-	case strings.Contains(strings.Join(command, " "), "$("):
+	case slices.ContainsFunc(command, refers):
 		return refused(Unsupported, at, "variables are not known on the node; write them out")
 	case len(line.locks) != 1:
 		return refused(LockMismatch, at, "it must name the lock once; correct it")
@@ -108,11 +110,28 @@ func (l launch) verifyCheck(spec *v1.PodSpec, command []string, mode, at string)
 	return nil
 }
 
-func checkLine(command []string) (commandLine, bool) {
-	if len(command) < 2 || path.Base(command[0]) != lockExec || command[1] != "check" {
-		return commandLine{}, false
+// checkLine reads a probe's command, as the kubelet hands it on; ok is false if that is
+// no check of a lock. Another lock-exec, which sets variables, may stand before it.
+func checkLine(command []string) (line commandLine, ok bool) {
+	var words []string
+	for _, word := range command {
+		words = append(words, expand.Text(word, func(string) (string, bool) { return "", false }))
 	}
-	return partLine(command[2:]), true
+	for len(words) > 1 && path.Base(words[0]) == lockExec {
+		if words[1] == "check" {
+			return partLine(words[2:]), true
+		}
+		if line = partLine(words[1:]); len(line.locks) > 0 {
+			break
+		}
+		words = line.rest
+	}
+	return commandLine{}, false
+}
+
+// refers tells whether the kubelet would look for a variable.
+func refers(word string) bool {
+	return slices.ContainsFunc(expand.Parts(word), func(p expand.Part) bool { return p.Name })
 }
 
 // target words an httpGet or a tcpSocket, its port being a number, for
