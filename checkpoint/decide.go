@@ -180,6 +180,8 @@ func (w World) ask(source string) (why string, known bool) {
 		return told(w.Ready)
 	case "api":
 		return told(w.API)
+	case "data":
+		return w.seesData()
 	}
 	return "no such source", false
 }
@@ -215,12 +217,12 @@ func snapshotAfter(w World) Snapshot {
 // candidates are the generations that may be started, the most trusted first:
 // the newest that differs from known-good in nothing but payloads, known-good
 // itself, the newest. One whose image is absent is passed over, unless that leaves
-// none: then a registry that answers is the last hope. Of an older spec than a
-// parent's that holds the lock or waits for it there is none.
+// none: then a registry that answers is the last hope. One whose data is lost, or of an
+// older spec than a parent's that holds the lock or waits for it, is none.
 func candidates(w World) []store.Generation {
 	beside := beside(w)
 	readable := func(g store.Generation) bool {
-		return w.Unusable[g.Seq] == "" && (g.Seq >= beside.Seq || g.Spec == beside.Spec)
+		return w.Unusable[g.Seq] == "" && !w.dataLost(g.Seq) && (g.Seq >= beside.Seq || g.Spec == beside.Spec)
 	}
 	order := trusted(w, func(g store.Generation) bool { return readable(g) && w.Absent[g.Seq] == "" })
 	if len(order) == 0 {
@@ -292,6 +294,11 @@ func start(w World, state State, change func(*store.State), why string, args ...
 		change(&next)
 	}
 	chosen := order[next.Failures%len(order)]
+	if unseen := w.dataUnseen(chosen.Seq); unseen != "" {
+		d := frozen(state, []string{"data"}, why, args...)
+		d.Why += fmt.Sprintf(" generation=%d data=unknown why=%q", chosen.Seq, unseen)
+		return d
+	}
 	d := act(state, Start{Generation: chosen.Seq, Remember: next}, why, args...)
 	d.Why += fmt.Sprintf(" generation=%d", chosen.Seq)
 	return d
@@ -301,6 +308,11 @@ func unusable(w World) string {
 	var words []string
 	for seq, why := range w.Unusable {
 		words = append(words, fmt.Sprintf("generation-%d=%q", seq, why))
+	}
+	for seq := range w.Data {
+		if why, _ := w.Data[seq].Value(); why != "" {
+			words = append(words, fmt.Sprintf("generation-%d=%q", seq, "DataMissing: "+why))
+		}
 	}
 	slices.Sort(words)
 	return strings.Join(words, " ")

@@ -46,6 +46,7 @@ var everything = []dimension{
 		{"known-good", func(*World) {}}, {"nothing known-good", knownGood(0)}, {"failures", failures(3)},
 		{"no usable generation", func(w *World) { w.Unusable = map[int64]string{7: "no image", 8: "no image"} }},
 		{"store unknown", storeUnknown()}, {"a dependency is away", away()}, {"newer files", changedIn("certs")},
+		{"data lost", dataIs(Known("empty"))}, {"data unseen", dataIs(Unknown[string]("silent"))},
 	},
 	{{"just now", aged(500 * time.Millisecond)}, {"for long", aged(forever)}},
 }
@@ -164,6 +165,12 @@ var promises = []promise{
 		return ok && !(d.State == Serving && w.Serves.value.Role == Checkpoint && w.active() != nil && a.Activation == w.active().ID &&
 			a.Generation > w.active().Files && g.Spec == "spec")
 	}},
+	{"nothing starts on another directory than its own", func(w World, d Decision) bool {
+		a, ok := d.Action.(Start)
+		directory, needed := w.Data[a.Generation]
+		why, known := directory.Value()
+		return ok && needed && (!known || why != "")
+	}},
 	{"a generation is proved only by a parent that holds and is ready", func(w World, d Decision) bool {
 		a, ok := d.Action.(Remember)
 		ready, _ := w.Ready.Value()
@@ -220,7 +227,8 @@ func heirExpected(w World) bool {
 
 func usable(w World) bool {
 	_, known := w.Record.Value()
-	return known && len(w.Unusable) == 0
+	_, seen := w.seesData()
+	return known && len(w.Unusable) == 0 && seen && !w.dataLost(newest(w).Seq)
 }
 
 func starts(d Decision) bool {

@@ -25,13 +25,14 @@ type parentsByWorkload struct {
 
 // parents are the pods of one workload.
 type parents struct {
-	newest  string                 // UID of the newest that is not on its way out
-	drafts  map[string]store.Draft // by UID; of those that can be made static
-	refused map[string]string      // by UID: why not
-	unknown map[string]string      // by UID: which of its objects could not be read
-	finding map[string][]string    // by UID: what a user ought to know
-	trusts  map[string][]Trust     // by UID: where its clients find the API server
-	same    map[saved]bool         // what is known already: to find out digests each Secret
+	newest  string                        // UID of the newest that is not on its way out
+	drafts  map[string]store.Draft        // by UID; of those that can be made static
+	refused map[string]string             // by UID: why not
+	data    map[string]*snapshot.Snapshot // by UID: of those that name a data directory
+	unknown map[string]string             // by UID: which of its objects could not be read
+	finding map[string][]string           // by UID: what a user ought to know
+	trusts  map[string][]Trust            // by UID: where its clients find the API server
+	same    map[saved]bool                // what is known already: to find out digests each Secret
 }
 
 // saved is the question whether the draft of a parent is the same as a generation.
@@ -82,7 +83,7 @@ func (o *observer) draw(view *api.View, seen Observed[[]cri.Pod]) *parentsByWork
 		key := store.Key{Namespace: namespace, Workload: workload}
 		p, ok := out.workloads[key]
 		if !ok {
-			p = parents{drafts: map[string]store.Draft{}, refused: map[string]string{}, unknown: map[string]string{}, finding: map[string][]string{}, trusts: map[string][]Trust{}, same: map[saved]bool{}}
+			p = parents{drafts: map[string]store.Draft{}, refused: map[string]string{}, data: map[string]*snapshot.Snapshot{}, unknown: map[string]string{}, finding: map[string][]string{}, trusts: map[string][]Trust{}, same: map[saved]bool{}}
 		}
 		s := supplied{key: key, pod: pod}
 		if takes(pod) {
@@ -132,6 +133,9 @@ func (p *parents) add(pod *v1.Pod, view *api.View, s supply, c Config) {
 	if err != nil {
 		p.refused[uid] = err.Error()
 		return
+	}
+	if taken.Data.Path != "" {
+		p.data[uid] = taken
 	}
 	p.drafts[uid], p.trusts[uid] = draft, trustsOf(taken, s.tokens)
 	p.finding[uid] = slices.Concat(taken.Findings, s.findings, surges(pod, view))
@@ -203,12 +207,16 @@ func draftOf(s *snapshot.Snapshot, pod *v1.Pod, view *api.View) (store.Draft, er
 }
 
 // parents is what the API server has of one workload, compared with the disk.
-func (o *observer) parents(s *sight, record store.Workload, d *details) Observed[Parents] {
+func (o *observer) parents(s *sight, w World, record store.Workload, d *details) Observed[Parents] {
 	all, ok := s.api.Value()
 	if !ok {
 		return Unknown[Parents]("%s", s.api.Why())
 	}
 	p := all.workloads[record.Key]
+	d.data = p.dataDirs()
+	if why := o.keepsData(w, record, p); why != "" {
+		return Unknown[Parents]("%s", why)
+	}
 	if why := p.unknown[p.newest]; why != "" {
 		return Unknown[Parents]("%s", why)
 	}

@@ -48,6 +48,7 @@ type Host struct {
 	pods    *poller[[]cri.Pod]
 	images  *poller[map[string]Image]
 	pins    pins
+	data    *poller[map[string]looked]
 	outside *poller[[]string]
 	kubelet *poller[kubelet.View]
 	api     *poller[*api.View]
@@ -96,17 +97,15 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	h.errander = newErrander(c, h, h.heard, server.Token, runtime)
 	h.keeper = newKeeper(c, server.Token, serviceAccount, log)
 	h.pins = pins{runtime: runtime, log: log}
+	h.data = h.newDataPoller()
 	h.wants.Store(&Wants{})
 	h.pods = newPoller(Clock(h), h.heardRuntime, 900*time.Millisecond, calmBeat(c.Poll), inMotion,
 		func(ctx context.Context) ([]cri.Pod, error) { return runtime.Pods(ctx, c.Namespaces...) })
 	h.images = newPoller(Clock(h), h.heard, 2*time.Second, imagesRest, 30*time.Second, h.askImages)
 	h.outside = newPoller(Clock(h), h.heard, 2*time.Second, outsideRest, outsideRest, h.askOutside)
 	h.kubelet = newPoller(Clock(h), h.heard, time.Second, 2*time.Second, 250*time.Millisecond, sockets.View)
-	h.api = newPoller(Clock(h), h.heard, 5*time.Second, 5*time.Second, 2*time.Second,
-		func(ctx context.Context) (*api.View, error) {
-			view, err := server.View(ctx, referenced)
-			return &view, err
-		})
+	seen := &views{view: func(ctx context.Context) (api.View, error) { return server.View(ctx, referenced) }}
+	h.api = newPoller(Clock(h), h.heard, 5*time.Second, 5*time.Second, 2*time.Second, seen.ask)
 	h.kubelet.await = func(ctx context.Context, v kubelet.View, _ func()) error { return h.awaitKubelet(ctx, sockets, v) }
 	h.api.await = func(ctx context.Context, v *api.View, alive func()) error { return server.Await(ctx, *v, alive) }
 	return h, nil
@@ -132,6 +131,7 @@ func (h *Host) Run(ctx context.Context, pass func(ctx context.Context, wake <-ch
 	h.group, h.ctx = errgroup.WithContext(ctx)
 	h.group.Go(func() error { return h.pods.run(h.ctx) })
 	h.group.Go(func() error { return h.images.run(h.ctx) })
+	h.group.Go(func() error { return h.data.run(h.ctx) })
 	h.group.Go(func() error { return h.outside.run(h.ctx) })
 	h.group.Go(func() error { return h.kubelet.run(h.ctx) })
 	h.group.Go(func() error { return h.api.run(h.ctx) })
@@ -197,6 +197,10 @@ func (h *Host) Want(w Wants) {
 	}
 	h.pods.press(w.Hurry)
 	h.images.press(w.Hurry)
+	if !slices.Equal(w.Data, old.Data) {
+		h.data.poke()
+	}
+	h.data.press(w.Hurry)
 	h.kubelet.press(w.Hurry)
 	h.api.press(w.Hurry)
 	h.keeper.serve(w.Account)
@@ -226,7 +230,7 @@ func (h *Host) settle() {
 	asked := len(h.wants.Load().Images) > 0
 	for end := h.Now() + settle; h.Now() < end; time.Sleep(time.Millisecond) {
 		images := h.images.answer()
-		if h.pods.answer().At != 0 && h.kubelet.answer().At != 0 && (!asked || images.Err != nil || len(images.Value) > 0) {
+		if h.pods.answer().At != 0 && h.kubelet.answer().At != 0 && h.dataSettled() && (!asked || images.Err != nil || len(images.Value) > 0) {
 			return
 		}
 	}

@@ -307,8 +307,13 @@ func (l *Loop) happened(to, what string) {
 func (l *Loop) ask(wants *Wants, w World, d details) {
 	record, _ := w.Record.Value()
 	for _, g := range record.Generations {
-		wants.Images = append(wants.Images, l.observer.read(w.Workload, g).Images...)
+		facts := l.observer.read(w.Workload, g)
+		wants.Images = append(wants.Images, facts.Images...)
+		if facts.Data.Path != "" {
+			d.data = append(d.data, facts.Data.Path)
+		}
 	}
+	wants.Data = slices.Compact(slices.Sorted(slices.Values(append(wants.Data, d.data...))))
 	serves, ok := w.Serves.Value()
 	if ok && serves.Role != Nobody && d.facts.Ready != nil {
 		wants.Probes[w.Workload] = Question{Probe: *d.facts.Ready, Holder: serves.ID, Calm: calm(w)}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/data"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/durable"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/kubelet"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
@@ -223,6 +224,7 @@ type sayings struct {
 	clock   *handClock
 	pods    said[[]cri.Pod]
 	images  said[map[string]Image]
+	data    map[string]said[data.Fingerprint]
 	kubelet said[kubelet.View]
 	api     said[*api.View]
 	outside said[[]string]
@@ -250,7 +252,8 @@ func (s *sayings) Token(w TokenWant) Answer[api.Token] { return of(s, s.tokens, 
 func (s *sayings) Entrypoint(image string) Answer[*snapshot.Image] {
 	return of(s, s.entrypoints, image)
 }
-func (s *sayings) Certificate(t Trust) Answer[string] { return of(s, s.certificates, t) }
+func (s *sayings) Data(dir string) Answer[data.Fingerprint] { return of(s, s.data, dir) }
+func (s *sayings) Certificate(t Trust) Answer[string]       { return of(s, s.certificates, t) }
 
 func (s *sayings) Pods() Answer[[]cri.Pod]              { return s.pods.answer(s.clock.now) }
 func (s *sayings) Images() Answer[map[string]Image]     { return s.images.answer(s.clock.now) }

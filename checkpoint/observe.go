@@ -61,6 +61,7 @@ type details struct {
 	draft     *store.Draft
 	processes map[string]lock.Process // by Party.ID
 	findings  []string
+	data      []string // directories that a parent names
 }
 
 // facts are what a generation's pod says beside its spec.
@@ -185,7 +186,9 @@ func (o *observer) world(s *sight, key store.Key) (World, placed) {
 	w.Synced = synced(s.kubelet)
 	w.Unusable, w.Absent = o.unusable(record)
 	d.findings = append(d.findings, o.imageFindings(w)...)
-	w.API = o.parents(s, record, &d)
+	w.Data = o.dataOf(w, record)
+	d.findings = append(d.findings, o.dataFindings(w)...)
+	w.API = o.parents(s, w, record, &d)
 	s.details[key] = d
 	return w, pods
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/data"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/kubelet"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/snapshot"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/store"
@@ -34,6 +35,8 @@ type Sources interface {
 	API() Answer[*api.View]
 	Outside() Answer[[]string] // pods that ask to be protected in none of --namespaces
 	Lock(path string) (lock.State, error)
+	// Data is what is in a directory that Want names.
+	Data(dir string) Answer[data.Fingerprint]
 	LockExec() error // why lock-exec can't be run from --bin-dir; nil: it can
 	// Ready is what the probe of a workload said when the holder was the one named.
 	Ready(workload store.Key, holder string) Answer[bool]
@@ -51,6 +54,7 @@ type Wants struct {
 	Images []string // of the generations
 	// CopyImages are those of the daemon's static copy.
 	CopyImages []string
+	Data       []string // directories of the host
 	Probes     map[store.Key]Question
 	// Processes are those whose end ought to be heard of at once.
 	Processes []lock.Process

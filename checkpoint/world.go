@@ -89,6 +89,9 @@ type World struct {
 	// Absent names the generations whose image is Known not to be on this node,
 	// by the image. The kubelet may still pull it.
 	Absent map[int64]string
+	// Data tells of each generation that needs a data directory why that is not the one
+	// that it was taken with; "": it is.
+	Data map[int64]Observed[string]
 	// Tried is the action that was last carried out, if it still is due.
 	Tried Tried
 }
