@@ -3,13 +3,11 @@ package snapshot
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // addDownward writes values of the parent as the kubelet's CollectData does
@@ -45,8 +43,12 @@ func ownDownward(items []v1.DownwardAPIVolumeFile, from source, at string) (bool
 			}
 			return false, nil
 		case item.ResourceFieldRef != nil:
-			c, err := resourceContainer(item.ResourceFieldRef, from, at+".resourceFieldRef.containerName")
-			if err != nil || !keptResource(item.ResourceFieldRef.Resource, c) {
+			at := at + ".resourceFieldRef"
+			c, err := resourceContainer(item.ResourceFieldRef, from, at+".containerName")
+			if err != nil {
+				return false, err
+			}
+			if kept, err := keptResource(item.ResourceFieldRef, c, at+".resource"); !kept || err != nil {
 				return false, err
 			}
 		default:
@@ -108,61 +110,4 @@ func mapText(m map[string]string) string {
 		lines = append(lines, key+"="+strconv.Quote(m[key]))
 	}
 	return strings.Join(lines, "\n")
-}
-
-func resourceContainer(r *v1.ResourceFieldSelector, from source, at string) (*v1.Container, error) {
-	for _, containers := range [][]v1.Container{from.pod.Spec.Containers, from.pod.Spec.InitContainers} {
-		for i := range containers {
-			if containers[i].Name == r.ContainerName {
-				return &containers[i], nil
-			}
-		}
-	}
-	return nil, refused(Unsupported, at, "there is no container %q; correct the name", r.ContainerName)
-}
-
-// keptResource: limits of cpu and memory are kept, and for a limit that is not
-// there the kubelet takes what the node has, of parent and checkpoint alike.
-func keptResource(field string, c *v1.Container) bool {
-	name, ok := strings.CutPrefix(field, "limits.")
-	limit := c.Resources.Limits[v1.ResourceName(name)]
-	return ok && (name == "cpu" || name == "memory" || limit.IsZero())
-}
-
-// resourceText is a quantity of the parent's container in units of the divisor,
-// rounded up (pkg/api/v1/resource/helpers.go, v1.37.2).
-func resourceText(r *v1.ResourceFieldSelector, c *v1.Container, at string) (string, error) {
-	kind, word, _ := strings.Cut(r.Resource, ".")
-	name, list := v1.ResourceName(word), c.Resources.Requests
-	huge := strings.HasPrefix(word, v1.ResourceHugePagesPrefix)
-	switch name {
-	case v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage:
-	default:
-		if !huge {
-			return "", refused(Unsupported, at, "%q is no resource that a kubelet makes files of; remove it", r.Resource)
-		}
-	}
-	switch kind {
-	case "requests":
-	case "limits":
-		list = c.Resources.Limits
-		if limit := list[name]; limit.IsZero() && !huge {
-			return "", refused(Unsupported, at, "the container has no limit of %s, and what the node has instead only its kubelet knows; set the limit", name)
-		}
-	default:
-		return "", refused(Unsupported, at, "%q is neither limits nor requests; correct it", r.Resource)
-	}
-	divisor := r.Divisor
-	if divisor.IsZero() {
-		divisor = resource.MustParse("1")
-	}
-	quantity := list[name]
-	if name == v1.ResourceCPU {
-		return ceil(quantity.MilliValue(), divisor.MilliValue()), nil
-	}
-	return ceil(quantity.Value(), divisor.Value()), nil
-}
-
-func ceil(value, divisor int64) string {
-	return strconv.FormatInt(int64(math.Ceil(float64(value)/float64(divisor))), 10)
 }

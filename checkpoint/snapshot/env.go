@@ -9,9 +9,9 @@ import (
 
 // sanitizeEnv writes down what the kubelet could not find out of a checkpoint,
 // or would find to be another value than the parent's.
-func sanitizeEnv(env []v1.EnvVar, from source, at string) error {
-	for i := range env {
-		e := &env[i]
+func sanitizeEnv(c *v1.Container, from source, at string) error {
+	for i := range c.Env {
+		e := &c.Env[i]
 		if e.ValueFrom == nil {
 			continue
 		}
@@ -29,8 +29,12 @@ func sanitizeEnv(env []v1.EnvVar, from source, at string) error {
 				e.Value, e.ValueFrom = strings.ReplaceAll(value, "$", "$$"), nil
 			}
 		case e.ValueFrom.ResourceFieldRef != nil:
-			if err := checkResource(e.ValueFrom.ResourceFieldRef, at+".resourceFieldRef.resource"); err != nil {
+			value, literal, err := resourceValue(e.ValueFrom.ResourceFieldRef, c, from, at+".resourceFieldRef")
+			if err != nil {
 				return err
+			}
+			if literal {
+				e.Value, e.ValueFrom = value, nil
 			}
 		case e.ValueFrom.ConfigMapKeyRef != nil || e.ValueFrom.SecretKeyRef != nil || e.ValueFrom.FileKeyRef != nil:
 			// See resolveEnv.
@@ -104,11 +108,17 @@ func podIPs(pod *v1.Pod) []string {
 	return ips
 }
 
-// checkResource refuses what a checkpoint's own resources would answer wrongly.
-func checkResource(r *v1.ResourceFieldSelector, at string) error {
-	switch r.Resource {
-	case "limits.cpu", "limits.memory":
-		return nil
+// resourceValue returns the parent's value of a resource of its container c, or of
+// another one, where the checkpoint's own would be another; else literal is false.
+func resourceValue(r *v1.ResourceFieldSelector, c *v1.Container, from source, at string) (value string, literal bool, err error) {
+	if r.ContainerName != "" {
+		if c, err = resourceContainer(r, from, at+".containerName"); err != nil {
+			return "", false, err
+		}
 	}
-	return refused(Unsupported, at, "%q of a checkpoint is not its parent's; use limits.cpu or limits.memory, or write the value into the pod", r.Resource)
+	if kept, err := keptResource(r, c, at+".resource"); kept || err != nil {
+		return "", false, err
+	}
+	value, err = resourceText(r, c, at+".resource")
+	return value, true, err
 }

@@ -87,7 +87,7 @@ var fates = map[string]fields{
 	},
 	"EnvVarSource": {
 		"fieldRef":         transform("its value, where the checkpoint's own would be another one"),
-		"resourceFieldRef": transform("limits are kept; requests are refused, since the checkpoint's are smaller"),
+		"resourceFieldRef": transform("kept of limits; of requests their value, since the checkpoint's are smaller"),
 		"configMapKeyRef":  transform("its value"),
 		"secretKeyRef":     transform("lock-exec sets it from the payload: the manifest is copied into the mirror pod"),
 		"fileKeyRef":       keep("the kubelet reads it from an emptyDir volume"),

@@ -68,7 +68,7 @@ func sanitizeContainer(spec *v1.PodSpec, c *v1.Container, from source, at string
 		}
 		m.ReadOnly = m.ReadOnly || isPayload(spec.Volumes[v])
 	}
-	if err := sanitizeEnv(c.Env, from, at); err != nil {
+	if err := sanitizeEnv(c, from, at); err != nil {
 		return err
 	}
 	if err := sanitizeResources(&c.Resources, at+".resources"); err != nil {
