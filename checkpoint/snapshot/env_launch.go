@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/pod-checkpointer/pod-checkpointer/expand"
+	"github.com/pod-checkpointer/pod-checkpointer/lock/expand"
 )
 
 // What we add to a pod whose environment must not stand in its manifest.

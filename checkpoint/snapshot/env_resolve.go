@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/pod-checkpointer/pod-checkpointer/expand"
+	"github.com/pod-checkpointer/pod-checkpointer/lock/expand"
 )
 
 // environment is that of a container, as its parent's kubelet made it

@@ -12,7 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/pod-checkpointer/pod-checkpointer/expand"
+	"github.com/pod-checkpointer/pod-checkpointer/lock/expand"
 )
 
 // guardProbes makes the probes of the container that takes the lock ask whether

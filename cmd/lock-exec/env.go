@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pod-checkpointer/pod-checkpointer/expand"
+	"github.com/pod-checkpointer/pod-checkpointer/lock/expand"
 )
 
 // program returns the command line to be executed and its environment.
