@@ -18,13 +18,13 @@ const (
 )
 
 // tellEndpoint leads the clients of a checkpoint to the API server of this node:
-// those in containers that mount a token, and that are not told otherwise. The two
-// variables come first, since others may be made of them.
+// those in containers that mount a token, or name its address, and that are not told
+// otherwise. The two variables come first, since others may be made of them.
 func tellEndpoint(spec *v1.PodSpec, envs []environment, from source) error {
 	parent := &from.pod.Spec
 	made := allContainers(spec)
 	for i, c := range allContainers(parent) {
-		if !mountsToken(parent, c.Container) {
+		if !mountsToken(parent, c.Container) && !envs[i].asksEndpoint {
 			continue
 		}
 		static, at := made[i], c.at+".env"
@@ -38,7 +38,7 @@ func tellEndpoint(spec *v1.PodSpec, envs []environment, from source) error {
 		}
 		u, err := url.Parse(from.endpoint)
 		if err != nil || u.Hostname() == "" {
-			return refused(MissingEndpoint, at, "no address of the API server on this node is known for the token's user; set --api-endpoint, or %s and %s", envHost, envPort)
+			return refused(MissingEndpoint, at, "no address of the API server on this node is known for its client here; set --api-endpoint, or %s and %s", envHost, envPort)
 		}
 		static.Env = slices.Insert(static.Env, 0,
 			v1.EnvVar{Name: envHost, Value: u.Hostname()},

@@ -23,6 +23,9 @@ type environment struct {
 	variables map[string]variable
 	derived   []derived // in the order of their entries
 	entries   int
+
+	links        bool // the parent's kubelet told of Services
+	asksEndpoint bool // a text names the address of the API server
 }
 
 // variable is what the entries so far make of one name.
@@ -46,11 +49,12 @@ type derived struct {
 // resolveEnv takes out of the containers' environment all that comes from objects of
 // the API server. Values of ConfigMaps take the place of what named them; those of
 // Secrets, and what is made of them, are only in what it returns, by container.
-func resolveEnv(spec *v1.PodSpec, o Objects) ([]environment, error) {
+func resolveEnv(spec *v1.PodSpec, from source) ([]environment, error) {
 	var all []environment
+	links := from.pod.Spec.EnableServiceLinks
 	for _, c := range allContainers(spec) {
-		e := environment{at: c.at, variables: map[string]variable{}}
-		if err := e.resolve(spec, c.Container, o); err != nil {
+		e := environment{at: c.at, variables: map[string]variable{}, links: links == nil || *links}
+		if err := e.resolve(spec, c.Container, from.objects); err != nil {
 			return nil, err
 		}
 		all = append(all, e)
@@ -80,6 +84,16 @@ func (e *environment) resolve(spec *v1.PodSpec, c *v1.Container, o Objects) erro
 		}
 	}
 	c.EnvFrom, c.Env = nil, kept
+	for i, word := range slices.Concat(c.Command, c.Args) {
+		if err := e.findServices(word, e.wordAt(c, i)); err != nil {
+			return err
+		}
+	}
+	for i, m := range c.VolumeMounts {
+		if err := e.findServices(m.SubPathExpr, fmt.Sprintf("%s.volumeMounts[%d].subPathExpr", e.at, i)); err != nil {
+			return err
+		}
+	}
 	return e.verify()
 }
 
@@ -106,6 +120,9 @@ func (e *environment) add(entry *v1.EnvVar, spec *v1.PodSpec, o Objects, at stri
 	from := entry.ValueFrom
 	switch {
 	case from == nil:
+		if err := e.findServices(entry.Value, at+".value"); err != nil {
+			return false, err
+		}
 		v := e.expand(entry.Value)
 		v.at = at
 		if v = e.define(entry.Name, v); v.hidden && !v.known {
@@ -158,15 +175,11 @@ func (e *environment) expand(text string) variable {
 	v.value = expand.Text(text, func(name string) (string, bool) {
 		used, declared := e.variables[name]
 		v.hidden = v.hidden || used.hidden
-		v.known = v.known && (used.known || !declared && !ofService(name))
+		v.known = v.known && (used.known || !declared && !ofKubernetes(name))
 		return used.value, declared
 	})
 	return v
 }
-
-// ofService tells of a variable that nobody declares whether the kubelet may know it
-// all the same. Of a checkpoint it knows those of one service.
-func ofService(name string) bool { return strings.HasPrefix(name, "KUBERNETES_") }
 
 // hides tells whether the kubelet would need a hidden variable for a text.
 func (e *environment) hides(text string) bool { return e.expand(text).hidden }
@@ -182,7 +195,7 @@ func (e *environment) template(text string) string {
 			b.WriteString(expand.Escape(p.Text))
 		case declared && v.known && !v.hidden:
 			b.WriteString(expand.Escape(v.value))
-		case declared || ofService(p.Text):
+		case declared || ofKubernetes(p.Text):
 			b.WriteString(p.String())
 		default:
 			b.WriteString(expand.Escape(p.String()))

@@ -1,12 +1,7 @@
 package snapshot
 
 import (
-	"encoding/json"
 	"fmt"
-	"math/rand"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,97 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
-
-const printing = "print" // the program of the containers here: it says what it got
-
-// stage is where the processes of this test run.
-type stage struct {
-	path     string // the directory of the programs, which all say what they got
-	lockExec string // the real one
-}
-
-func newStage(t *testing.T) stage {
-	t.Helper()
-	s := stage{path: t.TempDir(), lockExec: filepath.Join(t.TempDir(), lockExec)}
-	for file, source := range map[string]string{s.lockExec: "../../cmd/lock-exec", filepath.Join(s.path, printing): "./testdata/print"} {
-		build := exec.Command("go", "build", "-o", file, source)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		out, err := build.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-	}
-	require.NoError(t, os.Symlink(printing, filepath.Join(s.path, lockExec)))
-	return s
-}
-
-// run executes lock-exec, if that is the program, until it has become another one.
-// mounts are where the paths in its flags are.
-func (s stage) run(t *testing.T, p process, mounts map[string]string) process {
-	t.Helper()
-	if filepath.Base(p.argv[0]) != lockExec || len(p.argv) > 1 && p.argv[1] == "check" {
-		return p
-	}
-	cmd := exec.Command(s.lockExec)
-	cmd.Args = []string{lockExec}
-	flags := true
-	for _, word := range p.argv[1:] {
-		flags = flags && word != "--"
-		for path, at := range mounts {
-			if flags {
-				word = strings.ReplaceAll(word, path, at)
-			}
-		}
-		cmd.Args = append(cmd.Args, word)
-	}
-	cmd.Env = []string{} // nil would be this test's
-	for name, value := range p.env {
-		cmd.Env = append(cmd.Env, name+"="+value)
-	}
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	require.NoError(t, err, "%q: %s", p.argv, stderr.String())
-	var said [2][][]byte
-	require.NoError(t, json.Unmarshal(out, &said))
-	got := process{env: map[string]string{}}
-	for _, word := range said[0] {
-		got.argv = append(got.argv, string(word))
-	}
-	for _, entry := range said[1] {
-		name, value, _ := strings.Cut(string(entry), "=")
-		got.env[name] = value
-	}
-	return got
-}
-
-// processes are all that a kubelet starts in a container, by what for.
-func (s stage) processes(t *testing.T, k kubelet, c *v1.Container, image Image, mounts map[string]string) (map[string]process, error) {
-	t.Helper()
-	imageEnv := map[string]string{"PATH": s.path, "IMAGE": "of the image", "HOME": "/root"}
-	first, err := k.start(c, image, imageEnv)
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]process{"command": s.run(t, first, mounts)}
-	for name, p := range map[string]*v1.Probe{"liveness": c.LivenessProbe, "readiness": c.ReadinessProbe, "startup": c.StartupProbe} {
-		if p != nil && p.Exec != nil {
-			all[name] = s.run(t, k.probe(c, p.Exec.Command, first.env), mounts)
-		}
-	}
-	if c.Lifecycle != nil {
-		for name, h := range map[string]*v1.LifecycleHandler{"postStart": c.Lifecycle.PostStart, "preStop": c.Lifecycle.PreStop} {
-			if h != nil && h.Exec != nil {
-				all[name] = s.run(t, process{h.Exec.Command, first.env}, mounts)
-			}
-		}
-	}
-	// A check of a lock over the network makes no use of its environment.
-	for name, p := range all {
-		if line, ok := checkLine(p.argv); ok && line.rest[0] != "exec" {
-			all[name] = process{argv: p.argv[1:]}
-		}
-	}
-	return all, nil
-}
 
 const objectsYAML = `
 secrets:
@@ -153,48 +57,6 @@ func envPod(t testing.TB, text string) *v1.Pod {
 	return pod
 }
 
-// compare says whether the processes of the checkpoint are those of the parent, and
-// that no secret is in the manifest or in an error.
-func (s stage) compare(t *testing.T, pod *v1.Pod, o Objects) (*Snapshot, error) {
-	t.Helper()
-	parent := kubelet{
-		objects:  o,
-		services: map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_PORT": "tcp://10.0.0.1:443"},
-		fields:   map[string]string{"status.podIP": "10.1.1.1", "limits.cpu": "2", "metadata.uid": "1f", "metadata.name": pod.Name, "metadata.labels['a']": "", "spec.nodeName": "node"},
-		files:    map[string]string{"scratch/env:KEY": "of a $(PASSWORD) file $$"},
-	}
-	static := parent
-	static.objects = Objects{}
-	snap, err := Take(pod, o, config)
-	if err != nil {
-		assert.NotContains(t, err.Error(), "S3CR3T")
-		return nil, err
-	}
-	paths := map[string]string{}
-	mounts := map[string]string{"/lock/web.lock": filepath.Join(t.TempDir(), "web.lock")}
-	for _, v := range snap.Volumes {
-		dir := t.TempDir()
-		paths[v.Name], mounts[envMount] = dir, dir
-		for _, f := range v.Files {
-			require.EqualValues(t, 0o444, f.Mode)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, f.Path), f.Data, 0o600))
-		}
-	}
-	manifest, err := Manifest(snap.Pod, activation, "node", 1, paths)
-	require.NoError(t, err)
-	assert.NotContains(t, string(manifest), "S3CR3T")
-	var started v1.Pod
-	require.NoError(t, json.Unmarshal(manifest, &started))
-
-	c := &pod.Spec.Containers[0]
-	want, err := s.processes(t, parent, c, o.Images[c.Image], mounts)
-	require.NoError(t, err, "the parent can't start")
-	got, err := s.processes(t, static, &started.Spec.Containers[0], o.Images[c.Image], mounts)
-	require.NoError(t, err, "the checkpoint can't start")
-	assert.Equal(t, want, got)
-	return snap, nil
-}
-
 func TestEnvironmentIsTheParents(t *testing.T) {
 	s, o := newStage(t), testObjects(t)
 	t.Run("of any container", func(t *testing.T) { s.compareAny(t, o) })
@@ -213,6 +75,8 @@ func TestEnvironmentIsTheParents(t *testing.T) {
 		{"a Secret and what only the kubelet knows", `{command: [print, "$(URL) $(IP) $(P) $(IMAGE) $(HOME)"], env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}, {name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}, {name: P, valueFrom: {secretKeyRef: {name: db, key: PASSWORD}}}, {name: URL, value: "$(P)@$(IP)/$(CPU) $$(IP) $(IMAGE) $(KUBERNETES_SERVICE_HOST)"}, {name: AGAIN, value: "$(URL)$(URL)"}]}`},
 		{"and it is replaced", `{command: [print, "$(URL)"], env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}, {name: P, valueFrom: {secretKeyRef: {name: db, key: PASSWORD}}}, {name: URL, value: "$(P)@$(IP)"}, {name: URL, value: plain}]}`},
 		{"words that lock-exec expands", `{command: [print, --a], args: ["$(P)", "$$(P)", "$$$(P)", "$(COST)", "$(P", "$", "a$", "$(IMAGE)", "$(KUBERNETES_SERVICE_HOST)", "$(KUBERNETES_NONE)", "$()", "é$é$(NONE"], env: [{name: P, valueFrom: {secretKeyRef: {name: db, key: PASSWORD}}}, {name: COST, valueFrom: {configMapKeyRef: {name: config, key: cost}}}]}`},
+		{"Services", `{command: [print, "$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)", "$(ETCD_SERVICE_HOST)"]}`},
+		{"Services and a Secret", `{command: [print, "$(URL) $(USER) $(KUBERNETES_SERVICE_HOST)"], envFrom: [{secretRef: {name: db}}], env: [{name: URL, value: "$(USER)@$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)"}]}`},
 		{"a file", `{command: [print, "$(F)"], env: [{name: F, valueFrom: {fileKeyRef: {volumeName: scratch, path: env, key: KEY}}}, {name: G, valueFrom: {fileKeyRef: {volumeName: scratch, path: env, key: NONE, optional: true}}}]}`},
 		{"a file and a Secret", `{command: [print, "$(F)$(PASSWORD)$(G)"], envFrom: [{secretRef: {name: db}}], env: [{name: F, valueFrom: {fileKeyRef: {volumeName: scratch, path: env, key: KEY}}}, {name: BOTH, value: "$(F)$(PASSWORD)"}]}`},
 		{"entrypoint", `{image: "entry:1", envFrom: [{secretRef: {name: db}}]}`},
@@ -258,6 +122,10 @@ func TestEnvironmentRefused(t *testing.T) {
 		{"path of a Secret", `{command: [a], envFrom: [{secretRef: {name: db}}], volumeMounts: [{name: scratch, mountPath: /a, subPathExpr: "$(USER)"}]}`, Unsupported, c + ".volumeMounts[0].subPathExpr"},
 		{"our mount is taken", `{command: [a], envFrom: [{secretRef: {name: db}}], volumeMounts: [{name: scratch, mountPath: /pod-checkpointer/x}]}`, Unsupported, c + ".volumeMounts[0].mountPath"},
 		{"two values of one name", `{command: [a], env: [{name: IP, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}, {name: P, valueFrom: {secretKeyRef: {name: db, key: USER}}}, {name: URL, value: "$(P)$(IP)"}, {name: P, value: x}]}`, Unsupported, c + ".env[2].value"},
+		{"name that not every kubelet takes", `{command: [a], env: [{name: 1st, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}]}`, Unsupported, c + ".env[0].name"},
+		{"argument of a Service", `{command: [a], args: [b, "$(KUBERNETES_PORT)"]}`, Unsupported, c + ".args[1]"},
+		{"variable of a Service", `{env: [{name: A, value: "x$(KUBERNETES_PORT_443_TCP_ADDR)"}, {name: KUBERNETES_PORT_443_TCP_ADDR, value: late}]}`, Unsupported, c + ".env[0].value"},
+		{"path of a Service", `{volumeMounts: [{name: scratch, mountPath: /a, subPathExpr: "$(KUBERNETES_SERVICE_PORT_HTTPS)"}]}`, Unsupported, c + ".volumeMounts[0].subPathExpr"},
 		{"name is no file", `{command: [a], envFrom: [{prefix: a/, secretRef: {name: db}}]}`, UnsafePath, c + ".envFrom[0]"},
 		{"name leads out", `{command: [a], env: [{name: .., valueFrom: {secretKeyRef: {name: db, key: USER}}}]}`, UnsafePath, c + ".env[0]"},
 	} {
@@ -271,78 +139,6 @@ func TestEnvironmentRefused(t *testing.T) {
 	}
 }
 
-// compareAny compares containers that nobody would write.
-func (s stage) compareAny(t *testing.T, o Objects) {
-	r, taken := rand.New(rand.NewSource(1)), 0
-	for n := range 200 {
-		c := anyContainer(r)
-		text, err := yaml.Marshal(c)
-		require.NoError(t, err)
-		if _, err := s.compare(t, envPod(t, string(text)), o); err == nil {
-			taken++
-		}
-		if t.Failed() {
-			t.Fatalf("container %d:\n%s", n, text)
-		}
-	}
-	t.Logf("%d taken", taken)
-	require.Greater(t, taken, 100)
-}
-
-func anyContainer(r *rand.Rand) v1.Container {
-	names := []string{"A", "B", "C", "USER", "PASSWORD", "HOST", "cost", "1st", "KUBERNETES_SERVICE_HOST", "IMAGE"}
-	name := func() string { return names[r.Intn(len(names))] }
-	text := func() string {
-		var b strings.Builder
-		for range r.Intn(5) {
-			b.WriteString([]string{"$(" + name() + ")", "$(" + name() + ")", "$(" + name() + ")", "$$", "$", "$(", ")", "x"}[r.Intn(8)])
-		}
-		return b.String()
-	}
-	maybe := func() *bool {
-		return []*bool{nil, new(true), new(true)}[r.Intn(3)]
-	}
-	c := v1.Container{Name: "web", Image: []string{"web:1", "entry:1", "cmd:1", "empty:1"}[r.Intn(4)]}
-	for range r.Intn(3) {
-		from := v1.EnvFromSource{Prefix: []string{"", "", "P_"}[r.Intn(3)]}
-		if r.Intn(2) == 0 {
-			from.SecretRef = &v1.SecretEnvSource{Optional: maybe()}
-			from.SecretRef.Name = []string{"db", "other", "none"}[r.Intn(3)]
-		} else {
-			from.ConfigMapRef = &v1.ConfigMapEnvSource{Optional: maybe()}
-			from.ConfigMapRef.Name = []string{"config", "more", "none"}[r.Intn(3)]
-		}
-		c.EnvFrom = append(c.EnvFrom, from)
-	}
-	for range r.Intn(6) {
-		e := v1.EnvVar{Name: name()}
-		switch r.Intn(6) {
-		case 0:
-			e.ValueFrom = &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{Key: []string{"USER", "PASSWORD"}[r.Intn(2)], Optional: maybe()}}
-			e.ValueFrom.SecretKeyRef.Name = []string{"db", "other"}[r.Intn(2)]
-		case 1:
-			e.ValueFrom = &v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{Key: []string{"HOST", "cost"}[r.Intn(2)], Optional: maybe()}}
-			e.ValueFrom.ConfigMapKeyRef.Name = []string{"config", "more"}[r.Intn(2)]
-		case 2:
-			e.ValueFrom = &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: []string{"status.podIP", "metadata.name", "metadata.uid"}[r.Intn(3)]}}
-		default:
-			e.Value = text()
-		}
-		c.Env = append(c.Env, e)
-	}
-	if r.Intn(3) > 0 {
-		c.Command = []string{printing}
-	} else if c.Image != "entry:1" {
-		c.Args = []string{printing}
-	}
-	for range r.Intn(4) {
-		c.Args = append(c.Args, text())
-	}
-	c.LivenessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{printing, text(), text()}}}}
-	c.Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{printing, text()}}}}
-	return c
-}
-
 func TestImageRefs(t *testing.T) {
 	for image, container := range map[string]string{
 		"a": `{image: a, envFrom: [{secretRef: {name: db}}]}`,
@@ -354,4 +150,16 @@ func TestImageRefs(t *testing.T) {
 		refs := ImageRefs(envPod(t, container))
 		assert.Equal(t, strings.TrimSpace(image), strings.Join(refs, " "), fmt.Sprint(container))
 	}
+}
+
+func TestOtherServicesAreUnknownAtBoot(t *testing.T) {
+	pod := envPod(t, `{command: [a, "$(ETCD_SERVICE_HOST)", "$(ETCD_HOST)"]}`)
+	for _, links := range []*bool{nil, new(true)} {
+		pod.Spec.EnableServiceLinks = links
+		_, err := Take(pod, Objects{}, config)
+		require.Equal(t, "spec.containers[0].command[1]", unprotectable(t, err).Field)
+	}
+	pod.Spec.EnableServiceLinks = new(false)
+	_, err := Take(pod, Objects{}, config)
+	require.NoError(t, err, "the parent got just this text")
 }

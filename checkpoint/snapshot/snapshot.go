@@ -79,7 +79,7 @@ func Take(pod *v1.Pod, o Objects, c Config) (*Snapshot, error) {
 	if err := sanitize(spec, from); err != nil {
 		return nil, err
 	}
-	envs, err := resolveEnv(spec, o)
+	envs, err := resolveEnv(spec, from)
 	if err != nil {
 		return nil, err
 	}
