@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/pod-checkpointer/pod-checkpointer/expand"
+	"github.com/pod-checkpointer/pod-checkpointer/lock/expand"
 )
 
 // serviceVariable is how a kubelet names what it says of Services
