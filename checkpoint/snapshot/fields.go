@@ -245,7 +245,7 @@ var fates = map[string]fields{
 		"exec":      transform("kept; lock-exec stands before it where it has to set variables"),
 		"httpGet":   transform("a named port becomes its number"),
 		"tcpSocket": transform("a named port becomes its number"),
-		"sleep":     keep("works without an API server"),
+		"sleep":     transform("kept; none where it is for 0 seconds"),
 	},
 	"SleepAction": plain("seconds"),
 

@@ -68,6 +68,7 @@ func sanitizeContainer(spec *v1.PodSpec, c *v1.Container, from source, at string
 		}
 		m.ReadOnly = m.ReadOnly || isPayload(spec.Volumes[v])
 	}
+	dropIdle(c.Lifecycle)
 	if err := sanitizeEnv(c, from, at); err != nil {
 		return err
 	}
@@ -79,6 +80,20 @@ func sanitizeContainer(spec *v1.PodSpec, c *v1.Container, from source, at string
 		return err
 	}
 	return sanitizePorts(spec, c, at)
+}
+
+// dropIdle takes out hooks that sleep for no time: they do nothing, and a kubelet of
+// 1.34 refuses a static pod that has them (pkg/apis/core/validation/validation.go,
+// validateSleepAction, v1.34.4).
+func dropIdle(l *v1.Lifecycle) {
+	if l == nil {
+		return
+	}
+	for _, hook := range []**v1.LifecycleHandler{&l.PostStart, &l.PreStop} {
+		if *hook != nil && (*hook).Sleep != nil && (*hook).Sleep.Seconds == 0 {
+			*hook = nil
+		}
+	}
 }
 
 // sanitizePorts: on the host's network every port is a host port, and the

@@ -1,0 +1,19 @@
+package snapshot
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+)
+
+func TestHookThatSleepsForNoTimeIsDropped(t *testing.T) {
+	pod := guardedPod(t)
+	sleep := func(seconds int64) *v1.LifecycleHandler {
+		return &v1.LifecycleHandler{Sleep: &v1.SleepAction{Seconds: seconds}}
+	}
+	pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: sleep(0), PreStop: sleep(1)}
+	s, err := Take(pod, Objects{}, config)
+	require.NoError(t, err)
+	require.Equal(t, &v1.Lifecycle{PreStop: sleep(1)}, s.Pod.Spec.Containers[0].Lifecycle)
+}
