@@ -26,6 +26,7 @@ type parentsByWorkload struct {
 // parents are the pods of one workload.
 type parents struct {
 	newest  string                        // UID of the newest that is not on its way out
+	staying []string                      // names of all that are not, the newest first
 	drafts  map[string]store.Draft        // by UID; of those that can be made static
 	refused map[string]string             // by UID: why not
 	data    map[string]*snapshot.Snapshot // by UID: of those that name a data directory
@@ -69,7 +70,7 @@ func (o *observer) snapshots(view Observed[*api.View], seen Observed[[]cri.Pod])
 func (o *observer) draw(view *api.View, seen Observed[[]cri.Pod]) *parentsByWorkload {
 	out := &parentsByWorkload{view: view, workloads: map[store.Key]parents{}}
 	pods := slices.Clone(view.Pods)
-	slices.SortStableFunc(pods, func(a, b v1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+	slices.SortFunc(pods, newer)
 	for i := range pods {
 		pod := &pods[i]
 		if !snapshot.Wanted(pod) || !slices.Contains(o.config.Namespaces, pod.Namespace) {
@@ -111,6 +112,9 @@ func (p *parentsByWorkload) lists(key store.Key, uid string) bool {
 func (p *parents) add(pod *v1.Pod, view *api.View, s supply, c Config) {
 	uid := string(pod.UID)
 	ending := pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodFailed || pod.Status.Phase == v1.PodSucceeded
+	if !ending {
+		p.staying = append(p.staying, pod.Name)
+	}
 	if p.newest == "" && !ending {
 		p.newest = uid
 	}
@@ -213,6 +217,7 @@ func (o *observer) parents(s *sight, w World, record store.Workload, d *details)
 		return Unknown[Parents]("%s", s.api.Why())
 	}
 	p := all.workloads[record.Key]
+	d.findings = append(d.findings, siblings(p.staying)...)
 	d.data = p.dataDirs()
 	if why := o.keepsData(w, record, p); why != "" {
 		return Unknown[Parents]("%s", why)

@@ -15,9 +15,8 @@ const (
 	// outsideRest is how often somebody looks for pods that ask in vain: no decision
 	// hangs on them.
 	outsideRest = 5 * time.Minute
-	// maxOutside is how many are named: whoever may make pods in any namespace may make
-	// as many as that.
-	maxOutside = 5
+	// maxNamed is how many pods a finding names: whoever may make one may make many.
+	maxNamed = 5
 )
 
 // askOutside names the pods of this node that ask to be protected, and are in none of
@@ -46,9 +45,14 @@ func inVain(names []string) []string {
 	if len(names) == 0 {
 		return nil
 	}
-	listed := strings.Join(names[:min(len(names), maxOutside)], ", ")
-	if more := len(names) - maxOutside; more > 0 {
+	return []string{fmt.Sprintf("OutsideNamespaces: protection is asked for by %s, and none of --namespaces is that: nothing is saved of such a pod; add its namespace there and to rbac.yaml, or take the annotation away", few(names))}
+}
+
+// few lists names, of many the first.
+func few(names []string) string {
+	listed := strings.Join(names[:min(len(names), maxNamed)], ", ")
+	if more := len(names) - maxNamed; more > 0 {
 		listed += fmt.Sprintf(" and %d more", more)
 	}
-	return []string{fmt.Sprintf("OutsideNamespaces: protection is asked for by %s, and none of --namespaces is that: nothing is saved of such a pod; add its namespace there and to rbac.yaml, or take the annotation away", listed)}
+	return listed
 }
