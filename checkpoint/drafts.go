@@ -223,6 +223,9 @@ func (o *observer) parents(s *sight, w World, record store.Workload, d *details)
 		return Unknown[Parents]("%s", why)
 	}
 	if why := p.unknown[p.newest]; why != "" {
+		if len(record.Generations) > 0 {
+			d.findings = append(d.findings, "NotRead: "+why+"; the last generation stays")
+		}
 		return Unknown[Parents]("%s", why)
 	}
 	out := Parents{Refused: p.refused[p.newest], Saved: map[string]bool{}}

@@ -41,6 +41,18 @@ func TestLeastRBAC(t *testing.T) {
 	s := begin(t)
 	granted := s.grants()
 
+	// The control plane mounts no ConfigMap. Of a pod that can't be protected nothing stays.
+	reader := pausing("reader")
+	pod := &reader.Spec.Template.Spec
+	pod.Containers[0].Command = []string{"/pause"}
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "ca", VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}},
+	}})
+	s.Cleanup(func() {
+		_, _ = s.lab.Kubectl(cluster.ctx, "delete", "daemonset", "--namespace=kube-system", "reader", "--ignore-not-found")
+	})
+	s.applySet(reader)
+
 	// A daemon that begins to lead does all over, this file among it.
 	require.NoError(s, os.RemoveAll(s.path("/var/lib/pod-checkpointer/kubeconfig")))
 	leader := strings.TrimPrefix(s.eyes.sight().status.Leader, "kube-system/")
@@ -67,6 +79,7 @@ func TestLeastRBAC(t *testing.T) {
 		maps.DeleteFunc(has, func(rule string, _ bool) bool { return all[rule] })
 		require.ElementsMatch(s, want, slices.Collect(maps.Keys(has)), "what the daemon may do in %s, and others may not", namespace)
 	}
+	s.kubectl("delete", "daemonset", "--namespace=kube-system", "reader")
 	s.awaitSteady()
 }
 
