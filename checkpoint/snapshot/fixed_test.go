@@ -43,3 +43,15 @@ func TestFixedVolumes(t *testing.T) {
 		})
 	}
 }
+
+func TestTheEnvironmentThatAnySnapshotHasIsFixed(t *testing.T) {
+	for _, container := range []string{
+		`{command: [web], envFrom: [{secretRef: {name: db}}]}`,
+		`{image: "entry:1", env: [{name: P, valueFrom: {secretKeyRef: {name: db, key: PASSWORD}}}]}`,
+		`{command: [/opt/pod-checkpointer/bin/lock-exec, --env-dir, /scratch, --, web], envFrom: [{secretRef: {name: db}}], volumeMounts: [{name: scratch, mountPath: /scratch}]}`,
+	} {
+		s, err := Take(envPod(t, container), testObjects(t), Config{LockDir: lockDir, BinDir: binDir})
+		require.NoError(t, err)
+		require.Equal(t, []string{envVolume + "0"}, s.Fixed, container)
+	}
+}
