@@ -104,10 +104,12 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	h.images = newPoller(Clock(h), h.heard, 2*time.Second, imagesRest, 30*time.Second, h.askImages)
 	h.outside = newPoller(Clock(h), h.heard, 2*time.Second, outsideRest, outsideRest, h.askOutside)
 	h.kubelet = newPoller(Clock(h), h.heard, time.Second, 2*time.Second, 250*time.Millisecond, sockets.View)
-	seen := &views{view: func(ctx context.Context) (api.View, error) { return server.View(ctx, referenced) }}
+	seen := &views{watch: server.Await, view: func(ctx context.Context, still *api.Still) (api.View, error) {
+		return server.View(ctx, referenced, still)
+	}}
 	h.api = newPoller(Clock(h), h.heard, 5*time.Second, 5*time.Second, 2*time.Second, seen.ask)
 	h.kubelet.await = func(ctx context.Context, v kubelet.View, _ func()) error { return h.awaitKubelet(ctx, sockets, v) }
-	h.api.await = func(ctx context.Context, v *api.View, alive func()) error { return server.Await(ctx, *v, alive) }
+	h.api.await = seen.await
 	return h, nil
 }
 

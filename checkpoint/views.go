@@ -9,33 +9,44 @@ import (
 )
 
 const (
-	// quiet is for how long what pods are made of must not change to be taken for whole:
-	// whoever changes several objects, as kubectl apply does, changes one after the other.
+	// quiet is for how long what pods are made of must not change to be taken for whole
+	// where no watch tells: whoever changes several objects, as kubectl apply does, changes
+	// one after the other.
 	quiet = 500 * time.Millisecond
 	// maxViews is how many Views are asked for at most until they are still.
 	maxViews = 4
 )
 
-// views are asked for one after the other.
+// views are asked for one after the other, and awaited between two of them.
 type views struct {
-	view func(context.Context) (api.View, error)
-	last map[api.Ref]string // what the last one held; nil: there was none
+	view  func(context.Context, *api.Still) (api.View, error)
+	watch func(context.Context, *api.View, func()) (*api.Still, error)
+	last  map[api.Ref]string // what the last one held; nil: there was none
+	still *api.Still         // what watches have told of it
 }
 
 // ask returns a View whose objects are those of the View before it, or of one asked
 // for a moment ago: changes that follow each other make one generation. What never
-// stands still is taken as it is.
+// stands still is taken as it is, and what watches have waited for already.
 func (v *views) ask(ctx context.Context) (*api.View, error) {
+	still := v.still
+	v.still = nil
 	for n := 1; ; n++ {
-		view, err := v.view(ctx)
+		view, err := v.view(ctx, still)
 		if err != nil {
 			return &view, err
 		}
 		before, now := v.last, view.Versions()
 		v.last = now
-		if before == nil || n == maxViews || maps.Equal(before, now) {
+		if before == nil || still != nil || n == maxViews || maps.Equal(before, now) {
 			return &view, nil
 		}
 		wait(ctx, quiet)
 	}
+}
+
+// await blocks until the view is out of date, and keeps what of it is not.
+func (v *views) await(ctx context.Context, view *api.View, alive func()) (err error) {
+	v.still, err = v.watch(ctx, view, alive)
+	return err
 }

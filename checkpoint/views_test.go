@@ -22,7 +22,7 @@ type viewed struct {
 	err      error
 }
 
-func (v *viewed) view(context.Context) (api.View, error) {
+func (v *viewed) view(context.Context, *api.Still) (api.View, error) {
 	v.asked++
 	view := api.View{Secrets: map[api.Ref]*v1.Secret{}}
 	for name, changes := range v.versions {
@@ -88,5 +88,30 @@ func TestWhatNeverStandsStillIsTakenAsItIs(t *testing.T) {
 		server.err = errors.New("down")
 		_, err = v.ask(t.Context())
 		require.EqualError(t, err, "down")
+	})
+}
+
+// What watches tell of has stood still already.
+func TestWhatWasAwaitedIsAskedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &viewed{began: time.Now(), versions: map[string][]time.Duration{"a": {0, time.Second}}}
+		still := &api.Still{}
+		var got []*api.Still
+		v := views{
+			view: func(ctx context.Context, s *api.Still) (api.View, error) {
+				got = append(got, s)
+				return server.view(ctx, s)
+			},
+			watch: func(context.Context, *api.View, func()) (*api.Still, error) { return still, nil },
+		}
+		view, err := v.ask(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, v.await(t.Context(), view, func() {}))
+		time.Sleep(time.Second)
+		_, err = v.ask(t.Context())
+		require.NoError(t, err)
+		_, err = v.ask(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []*api.Still{nil, still, nil}, got, "it counts once")
 	})
 }

@@ -2,7 +2,8 @@
 // Secrets and ConfigMaps that they name, their owners, and who is answering.
 //
 // A View is whole or it is an error, and an error means unknown: it never reads
-// as "no such pod". Nothing is kept from one View to the next. Each reads the
+// as "no such pod". Nothing is kept from one View to the next but what its watches
+// vouch for. Each reads the
 // credentials and the files that they name, opens its own connection and closes
 // it, so that a replaced certificate counts at once, and so that what an API
 // server which was killed or which hangs has left behind can't hold up the next
@@ -14,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,6 +57,9 @@ type View struct {
 	Failed     map[Ref]error     // unknown; names the object, and matches the same errors as View's
 
 	Owners map[Owner]OwnerSpec // of each protected pod that OwnerOf knows one of
+
+	whole time.Time      // when all of it, or the oldest View that it has objects of, was asked for
+	since map[Ref]string // resourceVersion to watch an object of an older View from
 }
 
 // Wanted says of a pod whether it is protected, and which objects it then needs.
@@ -87,10 +92,10 @@ func New(config Config) (*Client, error) {
 // View asks the API server within the deadline of ctx, and retries nothing that
 // fails. All in it is of one time, that of its list: where an object has changed
 // since, it asks for everything anew, at most twice, and an object that changes
-// even so is unknown. An error of an object or of an owner is in the View; any
-// other makes the View unknown and matches one of the errors of this package, or
-// context.Canceled.
-func (c *Client) View(ctx context.Context, wanted Wanted) (View, error) {
+// even so is unknown. Objects that are still what they were it takes as they are. An
+// error of an object or of an owner is in the View; any other makes the View unknown and
+// matches one of the errors of this package, or context.Canceled.
+func (c *Client) View(ctx context.Context, wanted Wanted, still *Still) (View, error) {
 	ctx = klog.NewContext(ctx, klog.New(nil)) // or client-go writes warnings and read errors to stderr
 	ctx, closeConnection := context.WithCancel(ctx)
 	defer closeConnection()
@@ -101,7 +106,7 @@ func (c *Client) View(ctx context.Context, wanted Wanted) (View, error) {
 	}
 	var before map[Ref]string
 	for range maxTakes - 1 {
-		v, err := c.take(ctx, s, wanted)
+		v, err := c.take(ctx, s, wanted, still)
 		if err != nil {
 			return View{}, err
 		}
@@ -110,7 +115,7 @@ func (c *Client) View(ctx context.Context, wanted Wanted) (View, error) {
 		}
 		before = v.Versions()
 	}
-	v, err := c.take(ctx, s, wanted)
+	v, err := c.take(ctx, s, wanted, still)
 	if err != nil {
 		return View{}, err
 	}
@@ -119,15 +124,15 @@ func (c *Client) View(ctx context.Context, wanted Wanted) (View, error) {
 }
 
 // take asks for everything once.
-func (c *Client) take(ctx context.Context, s *server, wanted Wanted) (View, error) {
-	var v View
+func (c *Client) take(ctx context.Context, s *server, wanted Wanted, still *Still) (View, error) {
+	v := View{whole: time.Now(), since: map[Ref]string{}}
 	if err := c.identity(ctx, s, &v); err != nil {
 		return View{}, err
 	}
 	if err := c.list(ctx, s, &v); err != nil {
 		return View{}, err
 	}
-	c.named(ctx, s, &v, wanted)
+	c.named(ctx, s, &v, wanted, still.within(&v))
 	return v, nil
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,9 +21,10 @@ import (
 )
 
 // Await blocks until the pods of v, or an object that it holds or misses, have
-// changed since v, and returns nil: the caller then asks for another View, which
-// alone is truth. It also returns nil after 9 minutes, so that a View is never
-// much older than that, whatever the watches missed.
+// changed since v, and returns what of it has not: the caller then asks for another
+// View with that, which alone is truth. Changes of objects that follow each other are
+// one. Nothing is older than 9 minutes, whatever the watches missed: then Await returns
+// nil, and all is asked for.
 //
 // An error says that nobody watches: the connection is lost, or silent for 45 s
 // even when asked by a ping; the API server refused, or shuts down, or no longer
@@ -36,9 +38,9 @@ import (
 // cluster has no bookmarks: k8s.io/apiserver@v0.37.2 pkg/storage/cacher/cache_watcher.go
 // sends none that would tell nothing new.) It must not block, is called from several
 // goroutines at once, and perhaps once more when Await has just returned.
-func (c *Client) Await(ctx context.Context, v View, alive func()) error {
+func (c *Client) Await(ctx context.Context, v *View, alive func()) (*Still, error) {
 	if v.ResourceVersion == "" {
-		return errors.New("watch: no View to begin with")
+		return nil, errors.New("watch: no View to begin with")
 	}
 	ctx = klog.NewContext(ctx, klog.New(nil)) // as in View
 	ctx, closeConnection := context.WithCancel(ctx)
@@ -48,8 +50,14 @@ func (c *Client) Await(ctx context.Context, v View, alive func()) error {
 		return c.watchTransport(ctx, config, alive)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
+	told := make(chan Ref)
+	still := &Still{of: v}
+	group.Go(func() error {
+		still.changed = c.pace.settle(ctx, told)
+		return errChanged
+	})
 	// One after the other, so that the first opens the connection that all the others use.
 	for _, w := range c.watches(s, v) {
 		body, err := w.open(ctx, c.pace.watch)
@@ -58,16 +66,19 @@ func (c *Client) Await(ctx context.Context, v View, alive func()) error {
 				return s.explain(ctx, w.what, err)
 			}
 			defer func() { _ = body.Close() }()
-			return w.read(ctx, s, body, alive)
+			return w.read(ctx, s, body, alive, told)
 		})
 		if err != nil {
 			break
 		}
 	}
-	if err := group.Wait(); !errors.Is(err, errChanged) {
-		return err
+	switch err := group.Wait(); {
+	case errors.Is(err, errDue), errors.Is(err, errChanged) && time.Since(v.whole) >= c.pace.watch:
+		return nil, nil
+	case !errors.Is(err, errChanged):
+		return nil, err
 	}
-	return nil
+	return still, nil
 }
 
 // pace is how long an Await has for what.
@@ -76,12 +87,16 @@ type pace struct {
 	watch  time.Duration // without a change
 	ping   time.Duration // of silence until the server is asked
 	answer time.Duration // until it has answered
+	quiet  time.Duration // without another change, after one
 }
 
-var calm = pace{10 * time.Second, 9 * time.Minute, 30 * time.Second, 15 * time.Second}
+var calm = pace{10 * time.Second, 9 * time.Minute, 30 * time.Second, 15 * time.Second, 500 * time.Millisecond}
 
-// errChanged ends the watches beside the one that had an event, or its time.
-var errChanged = errors.New("changed")
+// These end all the watches of an Await: a change is over, or one has had its time.
+var (
+	errChanged = errors.New("changed")
+	errDue     = errors.New("due")
+)
 
 // watchTransport speaks HTTP/2 alone, which carries all watches on one
 // connection and can ask a silent server for a sign of life.
@@ -126,6 +141,7 @@ func (l *listening) Read(b []byte) (int, error) {
 // watch is one watch that is not yet open.
 type watch struct {
 	what    call
+	ref     Ref // of the object; of pods, none
 	request *rest.Request
 	ends    time.Time // by its own timeout
 }
@@ -133,23 +149,24 @@ type watch struct {
 // watches are those of everything in v that can change. All begin at the oldest
 // list, which is older than each answer in v: an etcd counts its changes over
 // all kinds of objects, so none is missed, and one that came between two answers
-// of v costs one View. The resourceVersion of an object itself would not do,
+// of v costs one View. An object that an older View got begins where that one's did. The
+// resourceVersion of an object itself would not do,
 // because the history that an API server keeps seldom goes back to its last change.
-func (c *Client) watches(s *server, v View) []*watch {
+func (c *Client) watches(s *server, v *View) []*watch {
 	var all []*watch
-	add := func(what call, field, value string) {
-		all = append(all, &watch{what: what, request: s.Get().
+	add := func(what call, ref Ref, field, value string) {
+		all = append(all, &watch{what: what, ref: ref, request: s.Get().
 			Namespace(what.namespace).Resource(what.resource).
 			Param("watch", "true").
 			Param("fieldSelector", fields.OneTermEqualSelector(field, value).String()).
-			Param("resourceVersion", v.ResourceVersion).
+			Param("resourceVersion", cmp.Or(v.since[ref], v.ResourceVersion)).
 			Param("allowWatchBookmarks", "true")})
 	}
 	for _, namespace := range c.config.Namespaces {
-		add(call{"watch", "pods", namespace, ""}, "spec.nodeName", c.config.Node)
+		add(call{"watch", "pods", namespace, ""}, Ref{}, "spec.nodeName", c.config.Node)
 	}
 	named := func(ref Ref) {
-		add(call{"watch", ref.Kind.resource(), ref.Namespace, ref.Name}, metav1.ObjectNameField, ref.Name)
+		add(call{"watch", ref.Kind.resource(), ref.Namespace, ref.Name}, ref, metav1.ObjectNameField, ref.Name)
 	}
 	for ref := range v.Secrets {
 		named(ref)
@@ -176,7 +193,7 @@ func (w *watch) open(ctx context.Context, d time.Duration) (io.ReadCloser, error
 		Stream(ctx)
 }
 
-func (w *watch) read(ctx context.Context, s *server, body io.Reader, alive func()) error {
+func (w *watch) read(ctx context.Context, s *server, body io.Reader, alive func(), told chan<- Ref) error {
 	stream := json.NewDecoder(body)
 	for {
 		alive()
@@ -190,7 +207,11 @@ func (w *watch) read(ctx context.Context, s *server, body io.Reader, alive func(
 		switch event.Type {
 		case "BOOKMARK":
 		case "ADDED", "MODIFIED", "DELETED":
-			return errChanged
+			select {
+			case told <- w.ref:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		case "ERROR":
 			var status metav1.Status
 			if json.Unmarshal(event.Object, &status) == nil && status.Code != 0 {
@@ -210,7 +231,7 @@ func (w *watch) ended(ctx context.Context, s *server, err error) error {
 	case errors.As(err, &syntax), errors.As(err, &kind):
 		return fmt.Errorf("%s: %w", w.what, ErrAnswer) // without the cause, as in ask
 	case errors.Is(err, io.EOF) && ctx.Err() == nil && !time.Now().Before(w.ends):
-		return errChanged
+		return errDue
 	case errors.Is(err, io.EOF):
 		err = errors.New("it ended the watch before its time")
 	}

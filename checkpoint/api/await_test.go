@@ -22,6 +22,7 @@ type awaited struct {
 	server *apitest.Server
 	signs  atomic.Int64
 	done   chan error
+	still  *api.Still // once done
 }
 
 // await has all the watches of v open when it returns.
@@ -36,14 +37,18 @@ func await(t *testing.T, s *apitest.Server, c *api.Client, v api.View) *awaited 
 
 func begin(ctx context.Context, t *testing.T, s *apitest.Server, c *api.Client, v api.View) *awaited {
 	a := &awaited{t: t, server: s, done: make(chan error, 1)}
-	go func() { a.done <- c.Await(ctx, v, func() { a.signs.Add(1) }) }()
+	go func() {
+		var err error
+		a.still, err = c.Await(ctx, &v, func() { a.signs.Add(1) })
+		a.done <- err
+	}()
 	return a
 }
 
-// lives waits for so many signs of life in all.
+// lives waits for that many signs of life in all, or more: it is pinged too.
 func (a *awaited) lives(signs int64) {
 	a.t.Helper()
-	require.Eventually(a.t, func() bool { return a.signs.Load() == signs }, 5*time.Second, time.Millisecond)
+	require.Eventually(a.t, func() bool { return a.signs.Load() >= signs }, 5*time.Second, time.Millisecond)
 }
 
 // ends waits for the end, after which nothing may be left.

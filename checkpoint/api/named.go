@@ -43,7 +43,7 @@ func (k Kind) resource() string {
 
 // named asks for what the protected pods name, each once, even after one has
 // failed: a Role may allow some of them.
-func (c *Client) named(ctx context.Context, s *server, v *View, wanted Wanted) {
+func (c *Client) named(ctx context.Context, s *server, v *View, wanted Wanted, still *Still) {
 	v.Secrets = make(map[Ref]*corev1.Secret)
 	v.ConfigMaps = make(map[Ref]*corev1.ConfigMap)
 	v.Accounts = make(map[Ref]types.UID)
@@ -56,7 +56,7 @@ func (c *Client) named(ctx context.Context, s *server, v *View, wanted Wanted) {
 			continue
 		}
 		for _, ref := range refs {
-			if !v.has(ref) {
+			if !v.has(ref) && !still.give(v, ref) {
 				v.ask(ctx, s, ref)
 			}
 		}

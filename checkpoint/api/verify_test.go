@@ -61,7 +61,7 @@ func TestAViewKnowsWhoseTokensAre(t *testing.T) {
 	s.Put(pod("kube-system", "p", "master-0"))
 	ref := api.Ref{Kind: api.ServiceAccount, Namespace: "kube-system", Name: "pod-checkpointer"}
 	gone := api.Ref{Kind: api.ServiceAccount, Namespace: "kube-system", Name: "gone"}
-	v, err := p.client(t).View(t.Context(), func(*corev1.Pod) ([]api.Ref, bool) { return []api.Ref{ref, gone, ref}, true })
+	v, err := p.client(t).View(t.Context(), func(*corev1.Pod) ([]api.Ref, bool) { return []api.Ref{ref, gone, ref}, true }, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{apitest.Audience}, v.Audiences)
 	require.Len(t, v.Accounts, 1)
