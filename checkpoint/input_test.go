@@ -71,7 +71,7 @@ func (a *answered) passes() WorkloadStatus {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), 10*time.Second)
 	defer cancel()
-	view, err := a.client.View(ctx, referenced)
+	view, err := a.client.View(ctx, referenced, nil)
 	require.NoError(a.t, err)
 	a.sources.api.value = &view
 	for range 3 {
