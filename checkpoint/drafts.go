@@ -92,10 +92,11 @@ func (o *observer) draw(view *api.View, seen Observed[[]cri.Pod]) *parentsByWork
 			out.supplied = append(out.supplied, s)
 		}
 		p.add(pod, view, s.supply, o.config)
-		if uid := string(pod.UID); p.refused[uid] == "" {
-			s.errands.Trusts = p.trusts[uid]
-			out.errands.add(s.errands)
+		s.errands.Trusts = p.trusts[string(pod.UID)]
+		if p.refused[string(pod.UID)] != "" {
+			s.errands.Tokens = nil
 		}
+		out.errands.add(s.errands)
 		out.workloads[key] = p
 	}
 	return out

@@ -52,9 +52,12 @@ type supplied struct {
 	supply
 }
 
-// supply finds out what pod takes. What is lacking stands there as the zero value, so
-// that a pod which can't be made static for another reason is known as such: for that
-// one nothing is asked.
+// someImage stands for one that is not known yet.
+var someImage = snapshot.Image{Entrypoint: []string{"/program"}}
+
+// supply finds out what pod takes. Something stands there for what is lacking, so that
+// a pod which can't be made static for another reason is known as such: for that one
+// no token is asked.
 func (o *observer) supply(key store.Key, pod *v1.Pod, view *api.View, pods Observed[[]cri.Pod]) supply {
 	s := supply{tokens: map[snapshot.TokenRef]string{}, images: map[string]snapshot.Image{}}
 	wants := tokensOf(pod, view)
@@ -74,9 +77,9 @@ func (o *observer) supply(key store.Key, pod *v1.Pod, view *api.View, pods Obser
 		s.errands.Entrypoints = append(s.errands.Entrypoints, running)
 		switch told := o.sources.Entrypoint(running); {
 		case told.Err != nil:
-			s.images[image], s.lacks = snapshot.Image{}, cmp.Or(s.lacks, told.Err.Error())
+			s.images[image], s.lacks = someImage, cmp.Or(s.lacks, told.Err.Error())
 		case told.At == 0:
-			s.images[image], s.lacks = snapshot.Image{}, cmp.Or(s.lacks, "entrypoint of image "+image+": it is being asked for")
+			s.images[image], s.lacks = someImage, cmp.Or(s.lacks, "entrypoint of image "+image+": it is being asked for")
 		case told.Value != nil:
 			s.images[image] = *told.Value
 		}
