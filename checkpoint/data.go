@@ -24,7 +24,7 @@ const (
 
 // looked is what was seen of one data directory.
 type looked struct {
-	print data.Fingerprint
+	found data.Fingerprint
 	err   error
 }
 
@@ -35,8 +35,8 @@ func (h *Host) newDataPoller() *poller[map[string]looked] {
 	p := newPoller(Clock(h), h.heard, 5*time.Second, dataRest, time.Second, func(context.Context) (map[string]looked, error) {
 		seen := map[string]looked{}
 		for _, dir := range h.wants.Load().Data {
-			print, err := data.Look(filepath.Join(h.config.Proc, "1/root"), dir)
-			seen[dir] = looked{print, err}
+			found, err := data.Look(filepath.Join(h.config.Proc, "1/root"), dir)
+			seen[dir] = looked{found, err}
 		}
 		return seen, nil
 	})
@@ -57,7 +57,7 @@ func (h *Host) Data(dir string) Answer[data.Fingerprint] {
 	if !asked {
 		return Answer[data.Fingerprint]{}
 	}
-	return Answer[data.Fingerprint]{Value: seen.print, Err: seen.err, At: answer.At}
+	return Answer[data.Fingerprint]{Value: seen.found, Err: seen.err, At: answer.At}
 }
 
 // dataSettled tells whether all data directories have been looked at.
@@ -78,14 +78,14 @@ func (o *observer) dataOf(w World, record store.Workload) map[int64]Observed[str
 		}
 		answer := o.sources.Data(needs.Path)
 		look := current(w.Now, answer, dataAge, "data directory "+needs.Path)
-		print, known := look.Value()
+		found, known := look.Value()
 		switch {
 		case !known:
 			out[g.Seq] = Unknown[string]("%s", look.Why())
 		case seen && serves.Role == Nobody && answer.At < serves.Since:
 			out[g.Seq] = Unknown[string]("data directory %s: not looked at since nobody serves", needs.Path)
 		default:
-			why := print.Missing(needs.Etcd)
+			why := found.Missing(needs.Etcd)
 			if why != "" {
 				why = needs.Path + ": " + why
 			}
@@ -130,9 +130,9 @@ func (o *observer) keepsData(w World, record store.Workload, p parents) (waits s
 			}
 		}
 		serves, _ := w.Serves.Value()
-		print, _ := current(w.Now, answer, dataAge, "data").Value()
-		if print.Etcd != "" && serves.Role != Nobody && serves.Role != Foreign && answer.At >= serves.Since {
-			etcd = print.Etcd
+		found, _ := current(w.Now, answer, dataAge, "data").Value()
+		if found.Etcd != "" && serves.Role != Nobody && serves.Role != Foreign && answer.At >= serves.Since {
+			etcd = found.Etcd
 		}
 		p.hold(uid, etcd)
 	}

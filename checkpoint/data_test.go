@@ -103,7 +103,10 @@ func TestMemberIsThatOnWhichSomebodyServes(t *testing.T) {
 	n.locks("pid 1")
 	require.False(t, n.commit(), "nor does one of ours")
 	n.locks("p")
-	require.True(t, n.commit(), "the parent does: it was restored from a backup")
+	n.sources.data[dataDir] = said[data.Fingerprint]{value: etcdIs("other").value, age: time.Second}
+	require.False(t, n.commit(), "it was there before the parent served")
+	n.sources.data[dataDir] = etcdIs("other")
+	require.True(t, n.commit(), "the parent serves on it: it was restored from a backup")
 	require.Equal(t, "other", n.held())
 
 	n.lists(parent(t, "p"))
