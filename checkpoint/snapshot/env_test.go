@@ -28,6 +28,7 @@ func testObjects(t testing.TB) Objects {
 		ConfigMaps map[string]*v1.ConfigMap
 	}
 	require.NoError(t, yaml.UnmarshalStrict([]byte(objectsYAML), &all))
+	all.ConfigMaps["config"].Data["bytes"] = "\xfe" // as no JSON has it
 	return Objects{Secrets: all.Secrets, ConfigMaps: all.ConfigMaps, Images: map[string]Image{
 		"entry:1": {Entrypoint: []string{printing, "$(USER)"}, Command: []string{"from the image", "$$"}},
 		"cmd:1":   {Command: []string{printing, "$(PASSWORD)"}},
@@ -92,6 +93,7 @@ func TestEnvironmentIsTheParents(t *testing.T) {
 		{"a lock", `{command: [lock-exec, --lock, /lock/web.lock, --, print, "--p=$(P)"], args: ["$(P)", b], env: [{name: P, valueFrom: {secretKeyRef: {name: db, key: PASSWORD}}}], volumeMounts: [{name: lock, mountPath: /lock}],
 			livenessProbe: {exec: {command: [lock-exec, check, --live, --lock, /lock/web.lock, --, exec, print]}},
 			readinessProbe: {exec: {command: [lock-exec, check, --ready, --lock, /lock/web.lock, --, https, "https://127.0.0.1:6443/readyz"]}}}`},
+		{"a lock, a Secret and what only the kubelet knows", `{command: [lock-exec, --lock, /lock/web.lock, --, print], env: [{name: ID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}, {name: P, valueFrom: {secretKeyRef: {name: db, key: PASSWORD}}}, {name: URL, value: "$(P)@$(ID) $$(ID)"}], volumeMounts: [{name: lock, mountPath: /lock}]}`},
 		{"a lock by our own lock-exec", `{command: [/opt/pod-checkpointer/bin/lock-exec, -lock=/lock/web.lock, print, a], env: [{name: P, valueFrom: {secretKeyRef: {name: db, key: PASSWORD}}}], volumeMounts: [{name: lock, mountPath: /lock}, {name: bin, mountPath: /opt/pod-checkpointer/bin}],
 			lifecycle: {preStop: {exec: {command: [print]}}}}`},
 	} {
@@ -136,6 +138,21 @@ func TestEnvironmentRefused(t *testing.T) {
 			assert.Equal(t, tt.field, u.Field, err)
 			assert.NotContains(t, err.Error(), "S3CR3T")
 		})
+	}
+}
+
+func TestNameOfOurVolumeIsTaken(t *testing.T) {
+	for _, name := range []string{binVolume, envVolume + "0"} {
+		for _, source := range []v1.VolumeSource{
+			{Secret: &v1.SecretVolumeSource{SecretName: "db"}},
+			{EmptyDir: &v1.EmptyDirVolumeSource{}},
+			{HostPath: &v1.HostPathVolumeSource{Path: "/etc"}},
+		} {
+			pod := envPod(t, `{command: [a], envFrom: [{secretRef: {name: db}}]}`)
+			pod.Spec.Volumes[0] = v1.Volume{Name: name, VolumeSource: source}
+			_, err := Take(pod, testObjects(t), config)
+			require.Equal(t, "spec.volumes[0].name", unprotectable(t, err).Field)
+		}
 	}
 }
 
