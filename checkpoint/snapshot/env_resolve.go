@@ -33,6 +33,7 @@ type variable struct {
 	value  string
 	known  bool   // else only the checkpoint's own kubelet can tell it
 	hidden bool   // no manifest may, or can, hold it: lock-exec sets it
+	long   bool   // above maxText, and cut
 	entry  int    // which one made it, from 1
 	at     string // path of that one in the pod
 }
@@ -87,6 +88,9 @@ func (e *environment) resolve(spec *v1.PodSpec, c *v1.Container, o Objects) erro
 	for i, word := range slices.Concat(c.Command, c.Args) {
 		if err := e.findServices(word, e.wordAt(c, i)); err != nil {
 			return err
+		}
+		if e.expand(word).long {
+			return tooLong(e.wordAt(c, i))
 		}
 	}
 	for i, m := range c.VolumeMounts {
@@ -162,6 +166,7 @@ func (e *environment) add(entry *v1.EnvVar, spec *v1.PodSpec, o Objects, at stri
 func (e *environment) define(name string, v variable) variable {
 	e.entries++
 	v.entry = e.entries
+	v.long = v.long || len(name)+len("=")+len(v.value) >= maxText
 	v.hidden = v.hidden || oddName(name) || !utf8.ValidString(v.value)
 	e.variables[name] = v
 	return v
@@ -169,11 +174,24 @@ func (e *environment) define(name string, v variable) variable {
 
 func oddName(name string) bool { return len(validation.IsEnvVarName(name)) > 0 }
 
+// maxText is what Linux takes of one variable or argument, with its end
+// (include/uapi/linux/binfmts.h, MAX_ARG_STRLEN). Variables that are made of each other
+// may be of any length, and a pod that has one has never run.
+const maxText = 128 << 10
+
+func tooLong(at string) error {
+	return refused(Unsupported, at, "no program starts with a variable or an argument above %d bytes; use a volume", maxText-1)
+}
+
 // expand makes of a text what the kubelet made of it.
 func (e *environment) expand(text string) variable {
-	v := variable{known: true}
+	v, size := variable{known: true}, len(text)
 	v.value = expand.Text(text, func(name string) (string, bool) {
 		used, declared := e.variables[name]
+		if size += len(used.value); used.long || size > 2*maxText {
+			v.long = true
+			return "", declared
+		}
 		v.hidden = v.hidden || used.hidden
 		v.known = v.known && (used.known || !declared && !ofKubernetes(name))
 		return used.value, declared
@@ -224,6 +242,11 @@ func (e *environment) verify() error {
 			}
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(e.variables)) {
+		if v := e.variables[name]; v.long {
+			return tooLong(v.at)
+		}
+	}
 	for _, name := range e.files() {
 		if clean, ok := cleanPath(name); !ok || clean != name || strings.Contains(name, "/") || strings.HasPrefix(name, ".tmp-") {
 			return refused(UnsafePath, e.variables[name].at, "%q can't be the name of a file, from which the variable is to come; choose another name", name)
@@ -246,43 +269,4 @@ func (e *environment) files() []string {
 // literal is what makes the kubelet set a variable to just this value.
 func literal(name, value string) v1.EnvVar {
 	return v1.EnvVar{Name: name, Value: expand.Escape(value)}
-}
-
-// envData returns the values of an object, none if it is absent and may be.
-func envData(o Objects, kind Kind, name string, optional *bool, at string) (map[string]string, error) {
-	values := map[string]string{}
-	secret, config := o.Secrets[name], o.ConfigMaps[name]
-	switch {
-	case kind == Secret && secret != nil:
-		for key, value := range secret.Data {
-			values[key] = string(value)
-		}
-	case kind == ConfigMap && config != nil:
-		return config.Data, nil
-	case !isTrue(optional):
-		return nil, refused(missing(kind), at, "there is no %s %q; create it, or set optional: true", kind, name)
-	}
-	return values, nil
-}
-
-func envValue(o Objects, kind Kind, object v1.LocalObjectReference, key string, optional *bool, at string) (value string, found bool, err error) {
-	data, err := envData(o, kind, object.Name, optional, at+".name")
-	if err != nil {
-		return "", false, err
-	}
-	value, found = data[key]
-	if !found && !isTrue(optional) {
-		return "", false, refused(missing(kind), at+".key", "the %s %q has no key %q; add it, or set optional: true", kind, object.Name, key)
-	}
-	return value, found, nil
-}
-
-// checkFile: a kubelet reads the file when it starts the container, out of an
-// emptyDir alone (pkg/apis/core/validation/validation.go,
-// validateFileKeyRefVolumes, v1.37.2).
-func checkFile(f *v1.FileKeySelector, spec *v1.PodSpec, at string) error {
-	if !slices.ContainsFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == f.VolumeName && v.EmptyDir != nil }) {
-		return refused(Unsupported, at, "%q is no emptyDir volume of the pod; use one", f.VolumeName)
-	}
-	return nil
 }

@@ -141,6 +141,25 @@ func TestEnvironmentRefused(t *testing.T) {
 	}
 }
 
+// A kubelet would fill its memory.
+func TestVariablesThatGrowAreRefused(t *testing.T) {
+	pod := envPod(t, `{command: [a], envFrom: [{secretRef: {name: db}}]}`)
+	c := &pod.Spec.Containers[0]
+	c.Env = []v1.EnvVar{{Name: "V0", Value: "$(PASSWORD)"}}
+	for i := range 60 {
+		c.Env = append(c.Env, v1.EnvVar{Name: fmt.Sprintf("V%d", i+1), Value: strings.Repeat(fmt.Sprintf("$(V%d)", i), 2)})
+	}
+	_, err := Take(pod, testObjects(t), config)
+	require.Contains(t, unprotectable(t, err).Help, "above 131071 bytes")
+
+	c.Env = []v1.EnvVar{{Name: "V", Value: strings.Repeat("x", maxText-len("V=\x00"))}}
+	_, err = Take(pod, testObjects(t), config)
+	require.NoError(t, err, "as long as one may be")
+	c.Command[0] = strings.Repeat("$(V)", 3)
+	_, err = Take(pod, testObjects(t), config)
+	require.Equal(t, "spec.containers[0].command[0]", unprotectable(t, err).Field)
+}
+
 func TestNameOfOurVolumeIsTaken(t *testing.T) {
 	for _, name := range []string{binVolume, envVolume + "0"} {
 		for _, source := range []v1.VolumeSource{
