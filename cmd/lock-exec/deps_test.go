@@ -19,7 +19,7 @@ func TestDeps(t *testing.T) {
 	require.NoError(t, err)
 	for path := range strings.FieldsSeq(string(out)) {
 		switch path {
-		case module + "cmd/lock-exec", module + "lock", module + "lock/probe", module + "expand", "golang.org/x/sys/unix":
+		case module + "cmd/lock-exec", module + "lock", module + "lock/probe", module + "lock/expand", "golang.org/x/sys/unix":
 		default:
 			t.Errorf("lock-exec depends on %s", path)
 		}
