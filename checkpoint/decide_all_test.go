@@ -40,7 +40,7 @@ var everything = []dimension{
 	{{"ready", ready(0)}, {"unready", unready(0)}, {"readiness unknown", func(*World) {}}},
 	{{"parent live", parentLive(0)}, {"parent gone", parentDeleted()}, {"parent exited twice", parentTwice()}, {"runtime unknown", runtimeUnknown()}},
 	{{"synced", func(*World) {}}, {"unsynced", unsynced()}, {"kubelet unknown", kubeletUnknown()}},
-	{{"api", func(*World) {}}, {"parent changed", changed()}, {"api unknown", apiUnknown()}},
+	{{"api", func(*World) {}}, {"parent changed", changed()}, {"api unknown", apiUnknown()}, {"parent ending", beingDeleted()}},
 	{{"no handoff", func(*World) {}}, {"handoff", handoff(0)}, {"handoff taken", taken(0)}, {"rolling back", rollingBack()}},
 	{
 		{"known-good", func(*World) {}}, {"nothing known-good", knownGood(0)}, {"failures", failures(3)},
@@ -115,6 +115,10 @@ var promises = []promise{
 	{"a manifest is removed for nobody but a parent that holds", func(w World, d Decision) bool {
 		a, ok := d.Action.(HandOver)
 		return ok && a.Holder.Role == Nobody && !(a.Parent.Role == Parent && holds(w, a.Parent))
+	}},
+	{"no manifest is taken from behind a parent that is being deleted", func(w World, d Decision) bool {
+		_, ok := d.Action.(HandOver)
+		return ok && w.Ending && w.Locked && w.Serves.value.Role == Parent
 	}},
 	{"a parent is stopped only to roll back, with our checkpoint behind it", func(w World, d Decision) bool {
 		a, ok := d.Action.(StopParent)

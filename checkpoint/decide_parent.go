@@ -10,6 +10,8 @@ func decideParentServes(w World, parent Party, limits Limits) Decision {
 	switch handoff := w.handoff(); {
 	case handoff != nil && handoff.RollingBack:
 		return decideRollingBack(w, parent, limits)
+	case w.active() != nil && w.Ending && w.Locked:
+		return stay(Protected, "holder=parent parent=ending checkpoint=waits")
 	case w.active() != nil:
 		return act(HandingOff, yield(w, parent), "holder=parent manifest=present")
 	case handoff != nil:
@@ -121,6 +123,10 @@ func decideProtected(w World, parent Party, limits Limits) Decision {
 	if d, due := endOrphan(w); due {
 		d.State = Protected
 		return d
+	}
+	if w.Ending && w.Locked && len(w.awaited()) == 0 && len(candidates(w)) > 0 {
+		// It has closed its port, and keeps its lock while the kubelet gives it time.
+		return start(w, Protected, nil, "holder=parent parent=ending")
 	}
 	parents, known := w.API.Value()
 	if known && parents.Changed {

@@ -38,6 +38,27 @@ func TestProtected(t *testing.T) {
 	})
 }
 
+// A parent that is being deleted has closed its port long before its lock is free.
+func TestAParentThatEndsHasACheckpointBehindIt(t *testing.T) {
+	check(t, []row{
+		{"it starts at once", world(heldByParent(), ready(forever), beingDeleted()), Protected, "start 7"},
+		{"before a snapshot of its successor", world(heldByParent(), changed(), beingDeleted()), Protected, "start 7"},
+		{"also where the API server was that parent", world(heldByParent(), apiUnknown(), beingDeleted()), Protected, "start 7"},
+		{"and the runtime and the kubelet say nothing", world(heldByParent(), runtimeUnknown(), kubeletUnknown(), beingDeleted()), Protected, "start 7"},
+		{"not twice", world(heldByParent(), manifest(forever), beingDeleted()), Protected, ""},
+		{"it waits for its turn", world(heldByParent(), manifest(forever), waits(Checkpoint), beingDeleted()), Protected, ""},
+		{"behind a parent that stays there is no manifest", world(heldByParent(), manifest(forever), waits(Checkpoint)), HandingOff, "remove the manifest"},
+		{"without a lock both would run", world(withoutLock(), heldByParent(), ready(forever), beingDeleted()), Protected, ""},
+		{"what it starts after comes first", world(heldByParent(), ready(forever), beingDeleted(), away()), Protected, ""},
+		{"nothing starts of which there is nothing to be started", world(heldByParent(), ready(forever), beingDeleted(), unusable7()), Protected, ""},
+		{"a handoff to it is taken back as any", world(heldByParent(), taken(forever), unready(forever), beingDeleted()), RollingBack, "remember: the parent failed"},
+	})
+}
+
+func beingDeleted() saw { return func(w *World) { w.Ending = true } }
+
+func unusable7() saw { return func(w *World) { w.Unusable = map[int64]string{7: "no image"} } }
+
 // newPayload: a generation that differs from known-good in a payload was taken
 // while that container ran.
 func newPayload(container string) saw {

@@ -27,6 +27,7 @@ type parentsByWorkload struct {
 type parents struct {
 	newest  string                        // UID of the newest that is not on its way out
 	staying []string                      // names of all that are not, the newest first
+	ending  map[string]bool               // by UID: it is being deleted
 	drafts  map[string]store.Draft        // by UID; of those that can be made static
 	refused map[string]string             // by UID: why not
 	data    map[string]*snapshot.Snapshot // by UID: of those that name a data directory
@@ -84,7 +85,7 @@ func (o *observer) draw(view *api.View, seen Observed[[]cri.Pod]) *parentsByWork
 		key := store.Key{Namespace: namespace, Workload: workload}
 		p, ok := out.workloads[key]
 		if !ok {
-			p = parents{drafts: map[string]store.Draft{}, refused: map[string]string{}, data: map[string]*snapshot.Snapshot{}, unknown: map[string]string{}, finding: map[string][]string{}, trusts: map[string][]Trust{}, same: map[saved]bool{}}
+			p = parents{ending: map[string]bool{}, drafts: map[string]store.Draft{}, refused: map[string]string{}, data: map[string]*snapshot.Snapshot{}, unknown: map[string]string{}, finding: map[string][]string{}, trusts: map[string][]Trust{}, same: map[saved]bool{}}
 		}
 		s := supplied{key: key, pod: pod}
 		if takes(pod) {
@@ -119,6 +120,7 @@ func (p *parents) add(pod *v1.Pod, view *api.View, s supply, c Config) {
 	if p.newest == "" && !ending {
 		p.newest = uid
 	}
+	p.ending[uid] = pod.DeletionTimestamp != nil
 	objects, err := objectsOf(pod, view)
 	if err != nil {
 		p.unknown[uid] = err.Error()
@@ -246,6 +248,22 @@ func (o *observer) parents(s *sight, w World, record store.Workload, d *details)
 		d.findings = append(d.findings, out.Refused+"; the last generation stays")
 	}
 	return Known(out)
+}
+
+// ending tells whether the API server has said, since this daemon started, that the
+// parent that serves is being deleted.
+func (o *observer) ending(s *sight, w World) bool {
+	serves, _ := w.Serves.Value()
+	if serves.Role != Parent {
+		return false
+	}
+	all, told := s.api.Value()
+	said := w.Workload.String() + " ending " + serves.Pod
+	if _, before := o.watch.value(said); !before && !(told && all.workloads[w.Workload].ending[serves.Pod]) {
+		return false
+	}
+	o.watch.since(said, "")
+	return true
 }
 
 // container is the one of a pod that takes the lock, by id; "" if none is there.

@@ -40,6 +40,27 @@ func unsupported(pod *v1.Pod) {
 	}})
 }
 
+// Once it was said, it is so: the API server may be the one that ends.
+func TestAParentThatIsBeingDeletedIsRemembered(t *testing.T) {
+	n := newNode(t)
+	n.save(parent(t, "parent"))
+	n.locks("parent")
+	n.lists(parent(t, "parent"))
+	w, _ := n.look()
+	require.False(t, w.Ending)
+	n.lists(parent(t, "parent", ending))
+	w, _ = n.look()
+	require.True(t, w.Ending)
+	n.sources.api.err = errors.New("refused")
+	for range 2 {
+		w, _ = n.look()
+		require.True(t, w.Ending)
+	}
+	n.locks("")
+	w, _ = n.look()
+	require.False(t, w.Ending, "another one, or none, serves")
+}
+
 func TestAParentIsSavedOnce(t *testing.T) {
 	n := newNode(t)
 	n.lists(parent(t, "parent"))

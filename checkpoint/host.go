@@ -109,7 +109,7 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	}}
 	h.api = newPoller(Clock(h), h.heard, 5*time.Second, 5*time.Second, 2*time.Second, seen.ask)
 	h.kubelet.await = func(ctx context.Context, v kubelet.View, _ func()) error { return h.awaitKubelet(ctx, sockets, v) }
-	h.api.await = seen.await
+	h.api.await, seen.amend = seen.await, h.api.amend
 	return h, nil
 }
 

@@ -189,6 +189,7 @@ func (o *observer) world(s *sight, key store.Key) (World, placed) {
 	w.Data = o.dataOf(w, record)
 	d.findings = append(d.findings, o.dataFindings(w)...)
 	w.API = o.parents(s, w, record, &d)
+	w.Ending = o.ending(s, w)
 	s.details[key] = d
 	return w, pods
 }

@@ -64,6 +64,14 @@ func (p *poller[T]) answer() Answer[T] {
 	return answer
 }
 
+// amend puts a value in the place of the last answer, of which await has heard more.
+func (p *poller[T]) amend(value T) {
+	old := p.latest.Load()
+	if old != nil && old.Err == nil && p.latest.CompareAndSwap(old, &heardOf[T]{Answer: Answer[T]{Value: value, At: p.clock.Now()}}) {
+		p.heard(true)
+	}
+}
+
 // press sets the pace; the change to hurry counts at once.
 func (p *poller[T]) press(hurry bool) {
 	if was := p.hurry.Swap(hurry); hurry && !was {

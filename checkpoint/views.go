@@ -3,7 +3,11 @@ package checkpoint
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
 )
@@ -20,7 +24,8 @@ const (
 // views are asked for one after the other, and awaited between two of them.
 type views struct {
 	view  func(context.Context, *api.Still) (api.View, error)
-	watch func(context.Context, *api.View, func()) (*api.Still, error)
+	watch func(ctx context.Context, v *api.View, alive func(), ending func(types.UID)) (*api.Still, error)
+	amend func(*api.View)    // puts one with more in it in the place of the last
 	last  map[api.Ref]string // what the last one held; nil: there was none
 	still *api.Still         // what watches have told of it
 }
@@ -45,8 +50,21 @@ func (v *views) ask(ctx context.Context) (*api.View, error) {
 	}
 }
 
-// await blocks until the view is out of date, and keeps what of it is not.
+// await blocks until the view is out of date, and keeps what of it is not. That a pod is
+// being deleted counts at once: where it is the API server, there is no next View.
 func (v *views) await(ctx context.Context, view *api.View, alive func()) (err error) {
-	v.still, err = v.watch(ctx, view, alive)
+	v.still, err = v.watch(ctx, view, alive, func(pod types.UID) { v.amend(without(view, pod)) })
 	return err
+}
+
+// without is the view in which that pod is being deleted.
+func without(view *api.View, pod types.UID) *api.View {
+	amended := *view
+	amended.Pods = slices.Clone(view.Pods)
+	for i := range amended.Pods {
+		if p := &amended.Pods[i]; p.UID == pod && p.DeletionTimestamp == nil {
+			p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		}
+	}
+	return &amended
 }

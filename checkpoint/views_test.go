@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
 )
@@ -97,16 +99,25 @@ func TestWhatWasAwaitedIsAskedForOnce(t *testing.T) {
 		server := &viewed{began: time.Now(), versions: map[string][]time.Duration{"a": {0, time.Second}}}
 		still := &api.Still{}
 		var got []*api.Still
+		var amended *api.View
 		v := views{
 			view: func(ctx context.Context, s *api.Still) (api.View, error) {
 				got = append(got, s)
 				return server.view(ctx, s)
 			},
-			watch: func(context.Context, *api.View, func()) (*api.Still, error) { return still, nil },
+			watch: func(_ context.Context, _ *api.View, _ func(), ending func(types.UID)) (*api.Still, error) {
+				ending("gone")
+				return still, nil
+			},
+			amend: func(view *api.View) { amended = view },
 		}
 		view, err := v.ask(t.Context())
 		require.NoError(t, err)
+		view.Pods = []v1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "stays"}}, {ObjectMeta: metav1.ObjectMeta{UID: "gone"}}}
 		require.NoError(t, v.await(t.Context(), view, func() {}))
+		require.Nil(t, amended.Pods[0].DeletionTimestamp)
+		require.NotNil(t, amended.Pods[1].DeletionTimestamp)
+		require.Nil(t, view.Pods[1].DeletionTimestamp, "a pass may be reading it")
 		time.Sleep(time.Second)
 		_, err = v.ask(t.Context())
 		require.NoError(t, err)

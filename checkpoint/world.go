@@ -92,6 +92,9 @@ type World struct {
 	// Data tells of each generation that needs a data directory why that is not the one
 	// that it was taken with; "": it is.
 	Data map[int64]Observed[string]
+	// Ending: the API server has said that the parent that serves is being deleted, which
+	// nobody takes back. It may say nothing more, if it is that very parent.
+	Ending bool
 	// Tried is the action that was last carried out, if it still is due.
 	Tried Tried
 }

@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -37,8 +38,10 @@ import (
 // silence, as it does twice a minute at least, since it is pinged then. (A quiet
 // cluster has no bookmarks: k8s.io/apiserver@v0.37.2 pkg/storage/cacher/cache_watcher.go
 // sends none that would tell nothing new.) It must not block, is called from several
-// goroutines at once, and perhaps once more when Await has just returned.
-func (c *Client) Await(ctx context.Context, v *View, alive func()) (*Still, error) {
+// goroutines at once, and perhaps once more when Await has just returned. ending is called
+// likewise, for each pod that is told to be on its way out: it may be the API server that
+// tells, which answers no more then.
+func (c *Client) Await(ctx context.Context, v *View, alive func(), ending func(pod types.UID)) (*Still, error) {
 	if v.ResourceVersion == "" {
 		return nil, errors.New("watch: no View to begin with")
 	}
@@ -66,7 +69,15 @@ func (c *Client) Await(ctx context.Context, v *View, alive func()) (*Still, erro
 				return s.explain(ctx, w.what, err)
 			}
 			defer func() { _ = body.Close() }()
-			return w.read(ctx, s, body, alive, told)
+			return w.read(ctx, s, body, alive, func(object []byte) {
+				if pod := deleted(object); w.ref == (Ref{}) && pod != "" {
+					ending(pod)
+				}
+				select {
+				case told <- w.ref:
+				case <-ctx.Done():
+				}
+			})
 		})
 		if err != nil {
 			break
@@ -193,7 +204,7 @@ func (w *watch) open(ctx context.Context, d time.Duration) (io.ReadCloser, error
 		Stream(ctx)
 }
 
-func (w *watch) read(ctx context.Context, s *server, body io.Reader, alive func(), told chan<- Ref) error {
+func (w *watch) read(ctx context.Context, s *server, body io.Reader, alive func(), changed func(object []byte)) error {
 	stream := json.NewDecoder(body)
 	for {
 		alive()
@@ -207,11 +218,7 @@ func (w *watch) read(ctx context.Context, s *server, body io.Reader, alive func(
 		switch event.Type {
 		case "BOOKMARK":
 		case "ADDED", "MODIFIED", "DELETED":
-			select {
-			case told <- w.ref:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+			changed(event.Object)
 		case "ERROR":
 			var status metav1.Status
 			if json.Unmarshal(event.Object, &status) == nil && status.Code != 0 {
@@ -222,6 +229,15 @@ func (w *watch) read(ctx context.Context, s *server, body io.Reader, alive func(
 			return fmt.Errorf("%s: %w", w.what, ErrAnswer)
 		}
 	}
+}
+
+// deleted is the UID of an object that is being deleted, "" of any other.
+func deleted(object []byte) types.UID {
+	var o metav1.PartialObjectMetadata
+	if json.Unmarshal(object, &o) != nil || o.DeletionTimestamp == nil {
+		return ""
+	}
+	return o.UID
 }
 
 // ended tells why a watch has no more events.

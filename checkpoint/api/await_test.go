@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api"
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint/api/apitest"
@@ -22,7 +24,8 @@ type awaited struct {
 	server *apitest.Server
 	signs  atomic.Int64
 	done   chan error
-	still  *api.Still // once done
+	still  *api.Still   // once done
+	ending atomic.Value // UID of a pod
 }
 
 // await has all the watches of v open when it returns.
@@ -39,7 +42,7 @@ func begin(ctx context.Context, t *testing.T, s *apitest.Server, c *api.Client, 
 	a := &awaited{t: t, server: s, done: make(chan error, 1)}
 	go func() {
 		var err error
-		a.still, err = c.Await(ctx, &v, func() { a.signs.Add(1) })
+		a.still, err = c.Await(ctx, &v, func() { a.signs.Add(1) }, func(pod types.UID) { a.ending.Store(pod) })
 		a.done <- err
 	}()
 	return a
@@ -110,6 +113,22 @@ func TestAwaitEndsWithAChange(t *testing.T) {
 			require.NoError(t, begin(t.Context(), t, s, c, v).ends(), "a change since the View")
 		})
 	}
+}
+
+func TestAPodOnItsWayOutIsTold(t *testing.T) {
+	s, c, v := watched(t)
+	a := await(t, s, c, v)
+	gone := pod("kube-system", "p", "master-0")
+	gone.UID, gone.DeletionTimestamp = "its-uid", &metav1.Time{Time: time.Now()}
+	s.Put(gone)
+	require.NoError(t, a.ends())
+	require.Equal(t, types.UID("its-uid"), a.ending.Load())
+
+	v = again(t, c, nil)
+	a = await(t, s, c, v)
+	s.Put(pod("kube-system", "q", "master-0"))
+	require.NoError(t, a.ends())
+	require.Nil(t, a.ending.Load(), "another one, which stays")
 }
 
 func TestAwaitSleepsThroughAllElse(t *testing.T) {

@@ -122,6 +122,11 @@ func (c *cluster) delete(p *v1.Pod, now time.Duration) {
 	}
 }
 
+// stays tells whether a pod is there and not being deleted.
+func (c *cluster) stays(uid types.UID) bool {
+	return slices.ContainsFunc(c.pods, func(p *v1.Pod) bool { return p.UID == uid && p.DeletionTimestamp == nil })
+}
+
 func (c *cluster) remove(uid types.UID) {
 	c.version++
 	c.pods = slices.DeleteFunc(c.pods, func(p *v1.Pod) bool { return p.UID == uid })

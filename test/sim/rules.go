@@ -200,8 +200,8 @@ func (n *node) ordered(what string) { n.rules.ordered[what] = n.now }
 func (n *node) mayStart(w string) {
 	r := &n.rules
 	if lock := lockOf(w); lock != "" {
-		if h := n.locks[lock].holder(); h != nil && h.container.pod.role() == "parent" && !n.rollingBack(w) {
-			n.broken("a checkpoint of %s was started while the parent holds the lock", w)
+		if h := n.locks[lock].holder(); h != nil && h.container.pod.role() == "parent" && !n.rollingBack(w) && n.cluster.stays(h.container.pod.UID) {
+			n.broken("a checkpoint of %s was started while a parent that stays holds the lock", w)
 		}
 		n.maySkip(w)
 		return
