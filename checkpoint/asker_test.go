@@ -74,6 +74,10 @@ func TestAnAskerGivesUpInTime(t *testing.T) {
 		synctest.Wait()
 		require.ErrorIs(t, a.answer("hangs").Err, context.DeadlineExceeded)
 		time.Sleep(errandAgain)
+		a.want(nil) // while it is asked
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Zero(t, a.answer("hangs"))
 		stop()
 		require.NoError(t, <-done)
 	})

@@ -64,9 +64,9 @@ func valueOf(env []v1.EnvVar, name string) string {
 func (o *observer) distrusted(trusts []Trust) []string {
 	var findings []string
 	for _, trust := range trusts {
-		if asked := o.sources.Certificate(trust); asked.Err == nil && asked.Value != "" {
+		if why := o.sources.Certificate(trust).Value; why != "" {
 			findings = append(findings, fmt.Sprintf("EndpointCertificate: a checkpoint's clients of the API server would not accept %s: %s; give its certificate this address as a subject alternative name, or name one that it has with --api-endpoint",
-				trust.Endpoint, asked.Value))
+				trust.Endpoint, why))
 		}
 	}
 	return findings

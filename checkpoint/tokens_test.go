@@ -304,6 +304,15 @@ func TestNoTokenIsAskedForWhatCantBeStatic(t *testing.T) {
 		require.Empty(t, n.errands())
 		n.config.DryRun = false
 
+		n.keep()
+		time.Sleep(24 * time.Hour)
+		n.config.DryRun = true
+		w, d := n.look()
+		require.False(t, seen(t, w).Changed, "the old one counts")
+		require.NotNil(t, d.draft)
+		require.Empty(t, n.errands().Tokens)
+		n.config.DryRun = false
+
 		n.view.Accounts, n.view.Missing = nil, map[api.Ref]bool{robot: true}
 		n.again()
 		w, _ = n.look()
