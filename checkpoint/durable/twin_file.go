@@ -40,7 +40,14 @@ func (f *twinFile) Chown(uid, gid int) error {
 	return f.do("chown", func(now *content) { now.uid, now.gid = uid, gid })
 }
 
+// Chmod is that of a process without CAP_FOWNER.
 func (f *twinFile) Chmod(perm fs.FileMode) error {
+	f.k.mu.Lock()
+	foreign := f.n.now.uid > 0
+	f.k.mu.Unlock()
+	if foreign {
+		return &fs.PathError{Op: "chmod", Path: f.path, Err: syscall.EPERM}
+	}
 	return f.do("chmod", func(now *content) { now.mode = perm })
 }
 

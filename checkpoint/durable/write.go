@@ -68,20 +68,21 @@ func (d *Dir) write(name string, data []byte, perm fs.FileMode, uid, gid int) er
 	return errors.Join(d.fill(f, name, data, perm, uid, gid), d.do("close", name, f.Close))
 }
 
-// fill sets the owner before the mode, since chown(2) may clear mode bits, and
-// both before the fsync, which covers them.
+// fill sets the mode before the owner, since chmod(2) of another user's file takes
+// CAP_FOWNER, which the daemon has not, and chown(2) clears no permission. Both come
+// before the fsync, which covers them.
 func (d *Dir) fill(f file, name string, data []byte, perm fs.FileMode, uid, gid int) error {
 	write := func() error { _, err := f.Write(data); return err }
 	if err := d.do("write", name, write); err != nil {
+		return err
+	}
+	if err := d.do("chmod", name, func() error { return f.Chmod(perm) }); err != nil {
 		return err
 	}
 	if uid != Unowned || gid != Unowned {
 		if err := d.do("chown", name, func() error { return f.Chown(uid, gid) }); err != nil {
 			return err
 		}
-	}
-	if err := d.do("chmod", name, func() error { return f.Chmod(perm) }); err != nil {
-		return err
 	}
 	return d.do("fsync", name, f.Sync)
 }
