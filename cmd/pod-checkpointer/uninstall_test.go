@@ -181,7 +181,7 @@ func TestUninstallUnpinsWhatWePinned(t *testing.T) {
 func TestUninstallLeavesNothingOfOurs(t *testing.T) {
 	s := newSite(t)
 	s.copy()
-	s.kubelet()
+	s.kubelet(func() { <-time.After(300 * time.Millisecond) }) // longer than it takes to look
 	code, out, errs := s.run()
 	require.Zero(t, code, out+errs)
 	require.Equal(t, []string{"manifests/etcd.yaml"}, s.files())
