@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -179,8 +180,9 @@ func (s *scene) watchOld(name string) func() []string {
 				continue
 			}
 			known[pod.UID] = true
-			if generation := pod.Annotation(generationKey); news != "" && generation <= fmt.Sprint(newest) {
-				found = append(found, fmt.Sprintf("%s of generation %s beside %s", pod.Name, generation, news))
+			generation, err := strconv.ParseInt(pod.Annotation(generationKey), 10, 64)
+			if news != "" && (err != nil || generation <= newest) {
+				found = append(found, fmt.Sprintf("%s of generation %d beside %s", pod.Name, generation, news))
 			}
 		}
 	}
