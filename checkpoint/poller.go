@@ -64,11 +64,14 @@ func (p *poller[T]) answer() Answer[T] {
 	return answer
 }
 
-// amend puts a value in the place of the last answer, of which await has heard more.
-func (p *poller[T]) amend(value T) {
-	old := p.latest.Load()
-	if old != nil && old.Err == nil && p.latest.CompareAndSwap(old, &heardOf[T]{Answer: Answer[T]{Value: value, At: p.clock.Now()}}) {
-		p.heard(true)
+// amend changes the last answer, of which await has heard more. What it heard before
+// stays in it.
+func (p *poller[T]) amend(change func(T) T) {
+	for old := p.latest.Load(); old != nil && old.Err == nil; old = p.latest.Load() {
+		if p.latest.CompareAndSwap(old, &heardOf[T]{Answer: Answer[T]{Value: change(old.Value), At: p.clock.Now()}}) {
+			p.heard(true)
+			return
+		}
 	}
 }
 

@@ -241,3 +241,19 @@ func TestPollerThatIsToldToStopHasHeardNothing(t *testing.T) {
 		require.Zero(t, p.answer())
 	})
 }
+
+func TestPollerIsToldMoreThanOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := poll(t, func(context.Context, int64) (int, error) { return 1, nil })
+		p.amend(func(n int) int { return n + 10 })
+		p.amend(func(n int) int { return n + 100 })
+		require.Equal(t, 111, p.answer().Value)
+		require.EqualValues(t, 2, p.hinted.Load()-1, "each is news")
+
+		p.ask = func(context.Context, int64) (int, error) { return 0, errors.New("down") }
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		p.amend(func(int) int { return 7 })
+		require.Error(t, p.answer().Err, "an error is no answer to add to")
+	})
+}

@@ -25,9 +25,9 @@ const (
 type views struct {
 	view  func(context.Context, *api.Still) (api.View, error)
 	watch func(ctx context.Context, v *api.View, alive func(), ending func(types.UID)) (*api.Still, error)
-	amend func(*api.View)    // puts one with more in it in the place of the last
-	last  map[api.Ref]string // what the last one held; nil: there was none
-	still *api.Still         // what watches have told of it
+	amend func(func(*api.View) *api.View) // changes the last one
+	last  map[api.Ref]string              // what the last one held; nil: there was none
+	still *api.Still                      // what watches have told of it
 }
 
 // ask returns a View whose objects are those of the View before it, or of one asked
@@ -53,7 +53,9 @@ func (v *views) ask(ctx context.Context) (*api.View, error) {
 // await blocks until the view is out of date, and keeps what of it is not. That a pod is
 // being deleted counts at once: where it is the API server, there is no next View.
 func (v *views) await(ctx context.Context, view *api.View, alive func()) (err error) {
-	v.still, err = v.watch(ctx, view, alive, func(pod types.UID) { v.amend(without(view, pod)) })
+	v.still, err = v.watch(ctx, view, alive, func(pod types.UID) {
+		v.amend(func(last *api.View) *api.View { return without(last, pod) })
+	})
 	return err
 }
 

@@ -107,16 +107,21 @@ func TestWhatWasAwaitedIsAskedForOnce(t *testing.T) {
 			},
 			watch: func(_ context.Context, _ *api.View, _ func(), ending func(types.UID)) (*api.Still, error) {
 				ending("gone")
+				ending("too")
 				return still, nil
 			},
-			amend: func(view *api.View) { amended = view },
+			amend: func(change func(*api.View) *api.View) { amended = change(amended) },
 		}
 		view, err := v.ask(t.Context())
 		require.NoError(t, err)
-		view.Pods = []v1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "stays"}}, {ObjectMeta: metav1.ObjectMeta{UID: "gone"}}}
+		for _, uid := range []types.UID{"stays", "gone", "too"} {
+			view.Pods = append(view.Pods, v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}})
+		}
+		amended = view
 		require.NoError(t, v.await(t.Context(), view, func() {}))
 		require.Nil(t, amended.Pods[0].DeletionTimestamp)
-		require.NotNil(t, amended.Pods[1].DeletionTimestamp)
+		require.NotNil(t, amended.Pods[1].DeletionTimestamp, "the last to be told of is not the only one")
+		require.NotNil(t, amended.Pods[2].DeletionTimestamp)
 		require.Nil(t, view.Pods[1].DeletionTimestamp, "a pass may be reading it")
 		time.Sleep(time.Second)
 		_, err = v.ask(t.Context())
