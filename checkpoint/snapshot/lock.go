@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -56,17 +57,18 @@ func unguarded(spec *v1.PodSpec) error {
 	return nil
 }
 
-// runsAPIServer looks at every word of the command, since a shell or another
-// launcher may stand before the program.
+// runsAPIServer looks at every word of the command line, since a shell or another
+// launcher may stand before the program. Flags and URLs with its name start nothing.
 func runsAPIServer(c *v1.Container) bool {
-	words := c.Command
-	if len(words) == 0 {
+	words := slices.Concat(c.Command, c.Args)
+	if len(c.Command) == 0 {
 		repository, _, _ := strings.Cut(path.Base(c.Image), ":")
 		repository, _, _ = strings.Cut(repository, "@")
 		words = append([]string{repository}, c.Args...)
 	}
-	return slices.ContainsFunc(strings.Fields(strings.Join(words, " ")), func(word string) bool {
-		return path.Base(word) == apiServer
+	between := func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("'\"`;&|()", r) }
+	return slices.ContainsFunc(strings.FieldsFunc(strings.Join(words, " "), between), func(word string) bool {
+		return path.Base(word) == apiServer && !strings.HasPrefix(word, "-") && !strings.Contains(word, "://")
 	})
 }
 

@@ -149,6 +149,9 @@ func TestRefused(t *testing.T) {
 		{"lock with one dash without annotation", lockless(command("/bin/lock-exec", "-lock=/lock/web.lock", "web")), LockMismatch, lockCommand},
 		{"API server without lock", lockless(command("/usr/bin/kube-apiserver")), NeedsLock, lockCommand},
 		{"API server in a shell", lockless(command("sh", "-c", "exec kube-apiserver --v=2")), NeedsLock, lockCommand},
+		{"API server in the arguments of a shell", lockless(func(p *v1.Pod) {
+			p.Spec.Containers[0].Command, p.Spec.Containers[0].Args = []string{"sh", "-c"}, []string{"(exec kube-apiserver)"}
+		}), NeedsLock, lockCommand},
 		{"API server of an image", lockless(func(p *v1.Pod) {
 			p.Spec.Containers[0].Command, p.Spec.Containers[0].Image = nil, "registry.k8s.io/kube-apiserver:v1.37.2"
 		}), NeedsLock, lockCommand},
