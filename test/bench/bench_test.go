@@ -41,6 +41,7 @@ func TestBench(t *testing.T) {
 		{"start", measureStart},
 		{"lock", measureLock},
 		{"death", measureDeath},
+		{"snapshots", measureSnapshots},
 		{"rest", measureRest},
 		{"lab", measureLab},
 		{"size", measureSize},

@@ -266,22 +266,29 @@ func stamps(l *lab.Lab) (map[string]stamp, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			var st unix.Stat_t
-			if err := unix.Lstat(path, &st); err != nil {
-				return err
-			}
-			all[path] = stamp{st.Ino, st.Size, st.Ctim}
-			return nil
-		})
+		some, err := stampsBelow(root)
 		if err != nil {
 			return nil, err
 		}
+		maps.Copy(all, some)
 	}
 	return all, nil
+}
+
+func stampsBelow(root string) (map[string]stamp, error) {
+	all := map[string]stamp{}
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return err
+		}
+		all[path] = stamp{st.Ino, st.Size, st.Ctim}
+		return nil
+	})
+	return all, err
 }
 
 // changed is how many files and directories came, went or were written to.
