@@ -63,7 +63,7 @@ var fates = map[string]fields{
 		"env":                      transform("what only the parent's pod has becomes its value; lock-exec sets what is secret"),
 		"resources":                transform("small requests: parent and checkpoint count both against the node"),
 		"resizePolicy":             drop("nothing resizes a checkpoint"),
-		"restartPolicy":            transform("kept for init containers, where it makes a sidecar"),
+		"restartPolicy":            transform("kept where it makes a sidecar of an init container; a checkpoint is always restarted"),
 		"restartPolicyRules":       drop("a checkpoint is always restarted"),
 		"volumeMounts":             transform("those of payload volumes are read-only, as the kubelet makes Secrets"),
 		"volumeDevices":            refuse("block devices come from PersistentVolumeClaims", "use a hostPath volume"),

@@ -45,6 +45,7 @@ func sanitize(spec *v1.PodSpec, from source) error {
 		}
 	}
 	for i := range spec.InitContainers {
+		dropRestart(&spec.InitContainers[i])
 		if err := sanitizeContainer(spec, &spec.InitContainers[i], from, fmt.Sprintf("spec.initContainers[%d]", i)); err != nil {
 			return err
 		}
@@ -56,6 +57,15 @@ func sanitize(spec *v1.PodSpec, from source) error {
 		}
 	}
 	return nil
+}
+
+// dropRestart leaves what makes a sidecar of an init container. Any other policy would
+// let one failure at boot fail the static pod for good, and a kubelet of 1.34 refuses it
+// (pkg/apis/core/validation/validation.go, validateInitContainerRestartPolicy, v1.34.4).
+func dropRestart(c *v1.Container) {
+	if c.RestartPolicy != nil && *c.RestartPolicy != v1.ContainerRestartPolicyAlways {
+		c.RestartPolicy = nil
+	}
 }
 
 func sanitizeContainer(spec *v1.PodSpec, c *v1.Container, from source, at string) error {

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,4 +17,17 @@ func TestHookThatSleepsForNoTimeIsDropped(t *testing.T) {
 	s, err := Take(pod, Objects{}, config)
 	require.NoError(t, err)
 	require.Equal(t, &v1.Lifecycle{PreStop: sleep(1)}, s.Pod.Spec.Containers[0].Lifecycle)
+}
+
+func TestOnlySidecarsKeepARestartPolicy(t *testing.T) {
+	pod := guardedPod(t)
+	for _, policy := range []v1.ContainerRestartPolicy{"Always", "OnFailure", "Never"} {
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, v1.Container{Name: strings.ToLower(string(policy)), Image: "a", RestartPolicy: &policy})
+	}
+	s, err := Take(pod, Objects{}, config)
+	require.NoError(t, err)
+	init := s.Pod.Spec.InitContainers
+	require.Equal(t, new(v1.ContainerRestartPolicyAlways), init[0].RestartPolicy)
+	require.Nil(t, init[1].RestartPolicy)
+	require.Nil(t, init[2].RestartPolicy)
 }
