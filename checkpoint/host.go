@@ -68,6 +68,9 @@ type Host struct {
 	ctx     context.Context
 }
 
+// noWants are those of before the first pass.
+var noWants = &Wants{}
+
 // NewHost opens the node's sources; nothing is asked before Run.
 func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	boot, err := os.ReadFile(filepath.Join(c.Proc, "sys/kernel/random/boot_id"))
@@ -98,7 +101,7 @@ func NewHost(c Config, log *slog.Logger) (*Host, error) {
 	h.keeper = newKeeper(c, server.Token, serviceAccount, log)
 	h.pins = pins{runtime: runtime, log: log}
 	h.data = h.newDataPoller()
-	h.wants.Store(&Wants{})
+	h.wants.Store(noWants)
 	h.pods = newPoller(Clock(h), h.heardRuntime, 900*time.Millisecond, calmBeat(c.Poll), inMotion,
 		func(ctx context.Context) ([]cri.Pod, error) { return runtime.Pods(ctx, c.Namespaces...) })
 	h.images = newPoller(Clock(h), h.heard, 2*time.Second, imagesRest, 30*time.Second, h.askImages)

@@ -17,6 +17,7 @@ import (
 // Image is what runtime and kubelet have of an image that a start would use.
 type Image struct {
 	Present bool
+	Unclear string // why the runtime does not tell whether it is there; "": it does
 	// Asks: the kubelet would ask the registry for it all the same, since it is for
 	// pods with credentials alone, which a static pod has none of.
 	Asks Observed[bool]
@@ -25,20 +26,33 @@ type Image struct {
 	pinned bool
 }
 
-// askImages asks for all images that starts would use, and keeps them on the node.
+// askImages asks for all images that starts would use, and keeps them on the node. What
+// a pod calls its image anybody may make up: one of which the runtime does not tell
+// leaves the others known.
 func (h *Host) askImages(ctx context.Context) (map[string]Image, error) {
 	wants := h.wants.Load()
 	out := map[string]Image{}
+	if wants == noWants {
+		return out, nil // or all pins would be taken off, a moment before they are wanted
+	}
+	var unclear []error
 	for _, name := range slices.Concat(wants.Images, wants.CopyImages) {
-		image, present, err := h.runtime.Image(ctx, name)
-		if err != nil {
-			return nil, err
+		if _, asked := out[name]; asked {
+			continue
 		}
+		image, present, err := h.runtime.Image(ctx, name)
 		seen := Image{Present: present, id: image.ID, pinned: image.Pinned}
-		if present {
+		switch {
+		case err != nil:
+			unclear = append(unclear, err)
+			seen.Unclear = err.Error()
+		case present:
 			seen.Asks = from(kubelet.AsksRegistry(h.config.KubeletDir, name, image.ID))
 		}
 		out[name] = seen
+	}
+	if len(unclear) > 0 && len(unclear) == len(out) {
+		return nil, unclear[0]
 	}
 	if !h.config.DryRun {
 		h.pins.keep(ctx, wants.Images, out)
@@ -55,20 +69,22 @@ type pins struct {
 	last    string // what was seen when all that could be done was done
 }
 
-// keep pins the wanted images, and takes back the pins of earlier ones. While nothing
-// changes it asks the runtime for nothing.
+// keep pins the wanted images, and takes back the pins of earlier ones, once it is known
+// which those are. While nothing changes it asks the runtime for nothing.
 func (p *pins) keep(ctx context.Context, wanted []string, seen map[string]Image) {
-	ids := map[string]bool{} // whether it is pinned
+	ids, all := map[string]bool{}, true // whether it is pinned
 	for _, name := range wanted {
-		if image := seen[name]; image.Present {
+		image := seen[name]
+		if image.Present {
 			ids[image.id] = image.pinned
 		}
+		all = all && image.Unclear == ""
 	}
-	now := fmt.Sprint(ids) // sorted by key
+	now := fmt.Sprint(all, ids) // sorted by key
 	if now == p.last {
 		return
 	}
-	switch err := p.change(ctx, ids); {
+	switch err := p.change(ctx, ids, all); {
 	case err == nil || errors.Is(err, cri.ErrNoPins):
 		p.last = now
 	default:
@@ -76,7 +92,7 @@ func (p *pins) keep(ctx context.Context, wanted []string, seen map[string]Image)
 	}
 }
 
-func (p *pins) change(ctx context.Context, ids map[string]bool) error {
+func (p *pins) change(ctx context.Context, ids map[string]bool, all bool) error {
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
 		if pinned := ids[id]; pinned {
 			continue
@@ -84,6 +100,9 @@ func (p *pins) change(ctx context.Context, ids map[string]bool) error {
 		if err := p.runtime.Pin(ctx, id); err != nil {
 			return err
 		}
+	}
+	if !all {
+		return nil
 	}
 	ours, err := p.runtime.Pins(ctx)
 	if err != nil {
@@ -110,7 +129,10 @@ func (o *observer) imageFindings(w World) []string {
 	var findings []string
 	for _, g := range trusted(w, func(g store.Generation) bool { return w.Unusable[g.Seq] == "" }) {
 		for _, name := range o.read(w.Workload, g).Images {
-			if image, asked := images[name]; asked && !image.Present {
+			switch image, asked := images[name]; {
+			case image.Unclear != "":
+				findings = append(findings, fmt.Sprintf("ImageMissing: nobody knows whether the image is on this node from which generation %d starts: %s", g.Seq, image.Unclear))
+			case asked && !image.Present:
 				findings = append(findings, fmt.Sprintf("ImageMissing: %s is not on this node, and generation %d starts from it: without a registry it will not; pull it, or import it with ctr -n k8s.io images import", name, g.Seq))
 			}
 			findings = append(findings, pullSecrets(name, images)...)

@@ -38,8 +38,13 @@ func TestImagesThatAStartWouldMissAreNamed(t *testing.T) {
 		require.Len(t, d.findings, 1)
 		require.Contains(t, d.findings[0], tt.want)
 	}
+	n.sources.images.value = map[string]Image{image: {Unclear: "no such name"}}
+	w, d := n.look()
+	require.Equal(t, []string{"ImageMissing: nobody knows whether the image is on this node from which generation 1 starts: no such name"}, d.findings)
+	require.Empty(t, w.Absent)
+
 	n.sources.images.silent = true
-	_, d := n.look()
+	_, d = n.look()
 	require.Empty(t, d.findings, "who was not asked says nothing")
 }
 
@@ -110,10 +115,35 @@ func TestImagesOfGenerationsArePinnedAndLetGo(t *testing.T) {
 	assert.False(t, pinned("a:1"), "no generation names it any more")
 	assert.True(t, pinned("b:1"))
 	h = imageHost(t, server) // of the next daemon
+	h.wants.Store(noWants)
+	ask()
+	assert.True(t, pinned("b:1"), "no pass has said yet what is wanted")
 	h.want()
 	ask()
 	assert.False(t, pinned("b:1"))
 	assert.True(t, pinned("theirs:1"), "it was somebody else who pinned it")
+}
+
+// Any text may stand for an image in a pod, and CRI does not say what a runtime makes of it.
+func TestAnImageThatTheRuntimeDoesNotKnowHowToNameHidesNoOther(t *testing.T) {
+	server := critest.Start(t)
+	server.Images("a:1", "b:1")
+	h := imageHost(t, server)
+	h.want("a:1", "b:1")
+	_, err := h.askImages(t.Context())
+	require.NoError(t, err)
+
+	server.Refuse("B@!")
+	h.want("a:1", "B@!", "a:1")
+	seen, err := h.askImages(t.Context())
+	require.NoError(t, err)
+	assert.True(t, seen["a:1"].Present)
+	assert.Contains(t, seen["B@!"].Unclear, "look up image B@!")
+	assert.Equal(t, "pinned", server.Labels("sha256:b:1")["io.cri-containerd.pinned"], "it may be the one")
+
+	h.want("B@!")
+	_, err = h.askImages(t.Context())
+	require.ErrorContains(t, err, "look up image B@!", "of which nothing is known at all")
 }
 
 func TestPinsThatFailAreTriedAgainAndOthersAreNot(t *testing.T) {

@@ -61,6 +61,7 @@ type Server struct {
 	served   chan struct{} // closed once it no longer listens
 	pods     []pod
 	images   map[string]*image // by ID
+	refused  string            // an image of which no question is answered
 	pinCalls int
 	stops    []Stop
 	calls    int           // under way

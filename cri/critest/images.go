@@ -38,6 +38,13 @@ func (s *Server) Info(ref, info string) {
 	s.images["sha256:"+ref].info = info
 }
 
+// Refuse makes the question for that image, and no other one, an error.
+func (s *Server) Refuse(ref string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = ref
+}
+
 // Labels returns those of an image.
 func (s *Server) Labels(id string) map[string]string {
 	s.mu.Lock()
@@ -63,6 +70,9 @@ type imageService struct {
 
 func (s imageService) ImageStatus(_ context.Context, r *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
 	ref := r.GetImage().GetImage()
+	if ref == s.refused && ref != "" {
+		return nil, status.Errorf(codes.Unknown, "invalid reference format: %q", ref)
+	}
 	for id, i := range s.images {
 		if id == ref || slices.Contains(i.refs, ref) {
 			answer := &runtimeapi.ImageStatusResponse{Image: &runtimeapi.Image{
