@@ -3,7 +3,9 @@ package snapshot
 import (
 	"cmp"
 	"net/url"
+	"path"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -18,13 +20,13 @@ const (
 )
 
 // tellEndpoint leads the clients of a checkpoint to the API server of this node:
-// those in containers that mount a token, or name its address, and that are not told
-// otherwise. The two variables come first, since others may be made of them.
+// those in containers that mount a service account, or name its address, and that are
+// not told otherwise. The two variables come first, since others may be made of them.
 func tellEndpoint(spec *v1.PodSpec, envs []environment, from source) error {
 	parent := &from.pod.Spec
 	made := allContainers(spec)
 	for i, c := range allContainers(parent) {
-		if !mountsToken(parent, c.Container) && !envs[i].asksEndpoint {
+		if !mountsAccount(parent, c.Container) && !envs[i].asksEndpoint {
 			continue
 		}
 		static, at := made[i], c.at+".env"
@@ -40,6 +42,9 @@ func tellEndpoint(spec *v1.PodSpec, envs []environment, from source) error {
 		if err != nil || u.Hostname() == "" {
 			return refused(MissingEndpoint, at, "no address of the API server on this node is known for its client here; set --api-endpoint, or %s and %s", envHost, envPort)
 		}
+		if !parent.HostNetwork && isLoopback(u.Hostname()) {
+			return refused(MissingEndpoint, at, "in a network of its own the pod can't reach %s; let --api-endpoint be an address of the node, or set %s and %s", u.Host, envHost, envPort)
+		}
 		static.Env = slices.Insert(static.Env, 0,
 			v1.EnvVar{Name: envHost, Value: u.Hostname()},
 			v1.EnvVar{Name: envPort, Value: cmp.Or(u.Port(), "443")})
@@ -47,8 +52,14 @@ func tellEndpoint(spec *v1.PodSpec, envs []environment, from source) error {
 	return nil
 }
 
-func mountsToken(spec *v1.PodSpec, c *v1.Container) bool {
+// mountsAccount: a token of any kind stands for a client, and so does whatever is
+// mounted where all of them look for one, such as the Secret of a token without end.
+func mountsAccount(spec *v1.PodSpec, c *v1.Container) bool {
 	return slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool {
-		return slices.ContainsFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == m.Name && hasToken(v) })
+		return path.Clean(m.MountPath) == accountPath || slices.ContainsFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == m.Name && hasToken(v) })
 	})
+}
+
+func isLoopback(host string) bool {
+	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
 }
