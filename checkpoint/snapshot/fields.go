@@ -34,7 +34,7 @@ var fates = map[string]fields{
 		"hostAliases":                   keep("works without an API server"),
 		"priorityClassName":             transform("system-node-critical: never evicted nor preempted, last to be shut down"),
 		"priority":                      transform("that of system-node-critical: the kubelet does not look it up"),
-		"dnsConfig":                     keep("works without an API server"),
+		"dnsConfig":                     keep("works without an API server; see checkSearches"),
 		"readinessGates":                drop("nobody sets their conditions while there is no API server"),
 		"runtimeClassName":              refuse("the kubelet asks the API server for the runtime class", "remove it"),
 		"enableServiceLinks":            transform("false: which services the kubelet knows depends on the API server"),

@@ -3,10 +3,12 @@ package snapshot
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // The class of which the kubelet evicts and preempts nothing, and which it shuts
@@ -38,6 +40,9 @@ func sanitize(spec *v1.PodSpec, from source) error {
 	if grace := spec.TerminationGracePeriodSeconds; grace != nil {
 		spec.TerminationGracePeriodSeconds = new(max(1, *grace))
 	}
+	if err := checkSearches(spec.DNSConfig); err != nil {
+		return err
+	}
 	confine(spec, from.pod.Annotations)
 	for i := range spec.Volumes {
 		if image := spec.Volumes[i].Image; image != nil {
@@ -54,6 +59,21 @@ func sanitize(spec *v1.PodSpec, from source) error {
 		spec.Containers[i].RestartPolicy = nil
 		if err := sanitizeContainer(spec, &spec.Containers[i], from, fmt.Sprintf("spec.containers[%d]", i)); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkSearches: a kubelet of 1.34 holds a static pod to an older rule than the API
+// server does (pkg/apis/core/validation/validation.go, validatePodDNSConfig, v1.34.4).
+func checkSearches(c *v1.PodDNSConfig) error {
+	if c == nil {
+		return nil
+	}
+	for i, search := range c.Searches {
+		if len(validation.IsDNS1123Subdomain(strings.TrimSuffix(search, "."))) > 0 {
+			return refused(Unsupported, fmt.Sprintf("spec.dnsConfig.searches[%d]", i),
+				"a kubelet of 1.34 takes %q from the API server and not from a manifest; use lower-case letters, digits, '-' and '.'", search)
 		}
 	}
 	return nil

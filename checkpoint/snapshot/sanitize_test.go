@@ -31,3 +31,15 @@ func TestOnlySidecarsKeepARestartPolicy(t *testing.T) {
 	require.Nil(t, init[1].RestartPolicy)
 	require.Nil(t, init[2].RestartPolicy)
 }
+
+func TestSearchesThatAnOlderKubeletRefuses(t *testing.T) {
+	pod := guardedPod(t)
+	pod.Spec.DNSConfig = &v1.PodDNSConfig{Searches: []string{"example.com", "example.com."}}
+	_, err := Take(pod, Objects{}, config)
+	require.NoError(t, err)
+	for _, search := range []string{".", "_sip._tcp.example.com"} {
+		pod.Spec.DNSConfig.Searches[1] = search
+		_, err = Take(pod, Objects{}, config)
+		require.Equal(t, "spec.dnsConfig.searches[1]", unprotectable(t, err).Field)
+	}
+}
