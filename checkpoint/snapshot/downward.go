@@ -48,7 +48,7 @@ func ownDownward(items []v1.DownwardAPIVolumeFile, from source, at string) (bool
 			if err != nil {
 				return false, err
 			}
-			if kept, err := keptResource(item.ResourceFieldRef, c, at+".resource"); !kept || err != nil {
+			if kept, err := keptResource(item.ResourceFieldRef, c, from, at+".resource"); !kept || err != nil {
 				return false, err
 			}
 		default:
@@ -72,7 +72,7 @@ func downwardValue(item v1.DownwardAPIVolumeFile, from source, at string) (strin
 		if err != nil {
 			return "", err
 		}
-		return resourceText(item.ResourceFieldRef, c, at+".resource")
+		return resourceText(item.ResourceFieldRef, c, from, at+".resource")
 	}
 	return "", refused(Unsupported, at, "it names no source; remove it")
 }

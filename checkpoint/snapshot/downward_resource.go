@@ -38,17 +38,32 @@ func isHuge(name v1.ResourceName) bool {
 }
 
 // keptResource tells whether a kubelet finds the same of a checkpoint's container as
-// of its parent's, c. Limits of cpu and memory are kept, and for a limit that is not
-// there it takes what the node has.
-func keptResource(r *v1.ResourceFieldSelector, c *v1.Container, at string) (bool, error) {
+// of its parent's, c. Limits of cpu and memory are kept, those of the whole pod are not;
+// for a limit that is nowhere it takes what the node has.
+func keptResource(r *v1.ResourceFieldSelector, c *v1.Container, from source, at string) (bool, error) {
 	limits, name, err := partResource(r.Resource, at)
-	limit := c.Resources.Limits[name]
-	return limits && (name == v1.ResourceCPU || name == v1.ResourceMemory || limit.IsZero()), err
+	limit, ofPod := c.Resources.Limits[name], podLimit(from.pod, name)
+	switch {
+	case !limits || err != nil:
+		return false, err
+	case limit.IsZero():
+		return ofPod.IsZero(), nil
+	}
+	return name == v1.ResourceCPU || name == v1.ResourceMemory, nil
+}
+
+// podLimit is what a kubelet tells a container that has no limit of its own
+// (pkg/kubelet/kubelet_resources.go, defaultPodLimitsForDownwardAPI, v1.37.2 and v1.34.4).
+func podLimit(pod *v1.Pod, name v1.ResourceName) resource.Quantity {
+	if pod.Spec.Resources == nil || name != v1.ResourceCPU && name != v1.ResourceMemory {
+		return resource.Quantity{}
+	}
+	return pod.Spec.Resources.Limits[name]
 }
 
 // resourceText is a quantity of the parent's container in units of the divisor,
 // rounded up, as the kubelet writes it.
-func resourceText(r *v1.ResourceFieldSelector, c *v1.Container, at string) (string, error) {
+func resourceText(r *v1.ResourceFieldSelector, c *v1.Container, from source, at string) (string, error) {
 	limits, name, err := partResource(r.Resource, at)
 	if err != nil {
 		return "", err
@@ -58,6 +73,9 @@ func resourceText(r *v1.ResourceFieldSelector, c *v1.Container, at string) (stri
 		list = c.Resources.Limits
 	}
 	quantity := list[name]
+	if limits && quantity.IsZero() {
+		quantity = podLimit(from.pod, name)
+	}
 	if limits && quantity.IsZero() && !isHuge(name) {
 		return "", refused(Unsupported, at, "the container has no limit of %s, and what the node has instead only its kubelet knows; set the limit", name)
 	}

@@ -116,9 +116,9 @@ func resourceValue(r *v1.ResourceFieldSelector, c *v1.Container, from source, at
 			return "", false, err
 		}
 	}
-	if kept, err := keptResource(r, c, at+".resource"); kept || err != nil {
+	if kept, err := keptResource(r, c, from, at+".resource"); kept || err != nil {
 		return "", false, err
 	}
-	value, err = resourceText(r, c, at+".resource")
+	value, err = resourceText(r, c, from, at+".resource")
 	return value, true, err
 }
