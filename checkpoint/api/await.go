@@ -25,7 +25,8 @@ import (
 // changed since v, and returns what of it has not: the caller then asks for another
 // View with that, which alone is truth. Changes of objects that follow each other are
 // one. Nothing is older than 9 minutes, whatever the watches missed: then Await returns
-// nil, and all is asked for.
+// nil, and all is asked for. Where an object failed in v, it returns after a minute as
+// for a change: a refusal may have ended, as of an API server that has just started.
 //
 // An error says that nobody watches: the connection is lost, or silent for 45 s
 // even when asked by a ping; the API server refused, or shuts down, or no longer
@@ -45,6 +46,10 @@ func (c *Client) Await(ctx context.Context, v *View, alive func(), ending func(p
 	if v.ResourceVersion == "" {
 		return nil, errors.New("watch: no View to begin with")
 	}
+	left := c.pace.watch - time.Since(v.whole)
+	if left <= 0 {
+		return nil, nil
+	}
 	ctx = klog.NewContext(ctx, klog.New(nil)) // as in View
 	ctx, closeConnection := context.WithCancel(ctx)
 	defer closeConnection()
@@ -61,9 +66,19 @@ func (c *Client) Await(ctx context.Context, v *View, alive func(), ending func(p
 		still.changed = c.pace.settle(ctx, told)
 		return errChanged
 	})
+	if v.lacks() {
+		group.Go(func() error {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(c.pace.failed):
+				return errDue
+			}
+		})
+	}
 	// One after the other, so that the first opens the connection that all the others use.
 	for _, w := range c.watches(s, v) {
-		body, err := w.open(ctx, c.pace.watch)
+		body, err := w.open(ctx, left)
 		group.Go(func() error {
 			if err != nil {
 				return s.explain(ctx, w.what, err)
@@ -84,10 +99,10 @@ func (c *Client) Await(ctx context.Context, v *View, alive func(), ending func(p
 		}
 	}
 	switch err := group.Wait(); {
-	case errors.Is(err, errDue), errors.Is(err, errChanged) && time.Since(v.whole) >= c.pace.watch:
-		return nil, nil
-	case !errors.Is(err, errChanged):
+	case !errors.Is(err, errDue) && !errors.Is(err, errChanged):
 		return nil, err
+	case time.Since(v.whole) >= c.pace.watch:
+		return nil, nil
 	}
 	return still, nil
 }
@@ -95,15 +110,16 @@ func (c *Client) Await(ctx context.Context, v *View, alive func(), ending func(p
 // pace is how long an Await has for what.
 type pace struct {
 	open   time.Duration // to connect, to shake hands, and to have a watch answered, each
-	watch  time.Duration // without a change
+	watch  time.Duration // that what a View holds is old at most
+	failed time.Duration // until what failed is asked for again
 	ping   time.Duration // of silence until the server is asked
 	answer time.Duration // until it has answered
 	quiet  time.Duration // without another change, after one
 }
 
-var calm = pace{10 * time.Second, 9 * time.Minute, 30 * time.Second, 15 * time.Second, 500 * time.Millisecond}
+var calm = pace{10 * time.Second, 9 * time.Minute, time.Minute, 30 * time.Second, 15 * time.Second, 500 * time.Millisecond}
 
-// These end all the watches of an Await: a change is over, or one has had its time.
+// These end all the watches of an Await: a change is over, or something has had its time.
 var (
 	errChanged = errors.New("changed")
 	errDue     = errors.New("due")
@@ -198,7 +214,7 @@ func (c *Client) watches(s *server, v *View) []*watch {
 func (w *watch) open(ctx context.Context, d time.Duration) (io.ReadCloser, error) {
 	w.ends = time.Now().Add(d) // the server begins to count later
 	return w.request.
-		Param("timeoutSeconds", strconv.Itoa(int(d/time.Second))).
+		Param("timeoutSeconds", strconv.Itoa(int((d+time.Second-1)/time.Second))). // 0 would be half an hour
 		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").
 		MaxRetries(0).
 		Stream(ctx)

@@ -72,6 +72,16 @@ func (v *View) has(r Ref) bool {
 	return v.Secrets[r] != nil || v.ConfigMaps[r] != nil || v.Accounts[r] != "" || v.Missing[r] || v.Failed[r] != nil
 }
 
+// lacks tells whether an object failed that there would be a watch of.
+func (v *View) lacks() bool {
+	for ref := range v.Failed {
+		if ref.Kind != ServiceAccount { // which a Role need not allow
+			return true
+		}
+	}
+	return false
+}
+
 // ask asks for one object and puts the answer where it belongs.
 func (v *View) ask(ctx context.Context, s *server, r Ref) {
 	var err error

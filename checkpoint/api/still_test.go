@@ -109,3 +109,38 @@ func TestNothingIsTakenForStillSoForEver(t *testing.T) {
 		v = again(t, c, a.still)
 	}
 }
+
+func TestWhatFailedIsAskedForAgain(t *testing.T) {
+	s, c, v := watched(t)
+	s.Heal()
+	s.Put(secret("kube-system", "forbidden")) // which nobody watches
+	c.HastenFailed(time.Millisecond)
+	a := begin(t.Context(), t, s, c, v)
+	require.NoError(t, a.ends())
+	s.Requests()
+	v = again(t, c, a.still)
+	require.Empty(t, v.Failed)
+	require.Contains(t, v.Secrets, name("forbidden"))
+	require.NotContains(t, s.Requests(), "GET /api/v1/namespaces/kube-system/secrets/certs", "what did not fail is known")
+
+	v.Failed = map[api.Ref]error{{Kind: api.ServiceAccount}: api.ErrForbidden}
+	a = await(t, s, c, v)
+	s.Bookmark()
+	a.lives(10)
+	require.Empty(t, a.done, "a Role need not allow that")
+}
+
+// However still its watches are.
+func TestWhatIsStillSoIsNoLongerSoThanTheRest(t *testing.T) {
+	s, c, v := watched(t)
+	c.Hasten(time.Minute, time.Minute, time.Minute, time.Minute)
+	v.Age(58 * time.Second)
+	a := begin(t.Context(), t, s, c, v)
+	require.NoError(t, a.ends())
+	require.Nil(t, a.still)
+	require.Contains(t, s.Requests()[0], "&timeoutSeconds=2&")
+
+	v.Age(time.Minute)
+	require.NoError(t, begin(t.Context(), t, s, c, v).ends())
+	require.Empty(t, s.Requests())
+}
