@@ -34,6 +34,8 @@ var calls = []struct {
 	{"remove link", oldLink, func(d *Dir) error { return d.RemoveAll("l") }},
 	{"remove tree", oldTree, func(d *Dir) error { return d.RemoveAll("t") }},
 	{"tree", none, func(d *Dir) error { return done(d.WriteTree("t", tree), fs.ErrExist) }},
+	{"labelled tree", none, func(d *Dir) error { return done(labelledDir(d).WriteTree("t", tree), fs.ErrExist) }},
+	{"labelled link", oldLink, func(d *Dir) error { return labelledDir(d).Symlink("new", "l") }},
 }
 
 // done is for calls that say by an error that an earlier one succeeded.
@@ -50,6 +52,8 @@ var tree = Tree{
 	Files: map[string]File{"v/..1/a": {Data: []byte("1"), Perm: 0o400, UID: 7, GID: 8}, "v/..1/n/b": {Perm: 0o444}},
 	Links: map[string]string{"v/..data": "..1", "v/a": "..data/a", "v/n": "..data/n"},
 }
+
+func labelledDir(d *Dir) *Dir { return d.Labelled(label, func(error) {}) }
 
 func none(*testing.T, *Dir) {}
 func oldFile(t *testing.T, d *Dir) {
@@ -69,16 +73,24 @@ func looks(t *testing.T, k *Disk) string {
 	t.Helper()
 	d := open(t, k)
 	require.NoError(t, d.Clean())
-	found := names(t, d)
-	for _, name := range found {
-		require.NotContains(t, name, TempPrefix)
-	}
-	return strings.Join(found, "\n")
+	found := contents(t, k, d)
+	require.NotContains(t, found, TempPrefix)
+	return found
 }
 
-// nth lets operations from the n-th on fail: only that one, or all of them.
+// contents is all that is in a directory, and which labels there are.
+func contents(t *testing.T, k *Disk, d *Dir) string {
+	t.Helper()
+	return fmt.Sprint(strings.Join(names(t, d), "\n"), k.Labels())
+}
+
+// nth lets operations from the n-th on fail: only that one, or all of them. A label
+// alone is none, since no call fails with it: see label_test.go.
 func nth(n int, all bool, err error) func(op, name string) error {
-	return func(string, string) error {
+	return func(op, _ string) error {
+		if op == "label" && !all {
+			return nil
+		}
 		n--
 		if n == -1 || all && n < 0 {
 			return err
@@ -136,7 +148,7 @@ func TestEveryFailureLeavesOldOrNewAndNoTemporaries(t *testing.T) {
 					k := NewDisk()
 					d := open(t, k)
 					c.before(t, d)
-					old := strings.Join(names(t, d), "\n")
+					old := contents(t, k, d)
 					open, fail := 0, nth(n, false, cause)
 					k.Fail(func(op, name string) error {
 						err := fail(op, name)
@@ -157,12 +169,12 @@ func TestEveryFailureLeavesOldOrNewAndNoTemporaries(t *testing.T) {
 						require.ErrorAs(t, err, &path)
 						assert.True(t, strings.HasPrefix(path.Path, "/d"), path.Path)
 					}
-					found := strings.Join(names(t, d), "\n")
+					found := contents(t, k, d)
 					if !removes {
 						assert.NotContains(t, found, TempPrefix, "after %v", err)
 					}
 					require.NoError(t, c.call(d))
-					want := strings.Join(names(t, d), "\n")
+					want := contents(t, k, d)
 					assert.NotContains(t, want, TempPrefix)
 					if !removes {
 						assert.Contains(t, []string{old, want}, found, "after %v", err)

@@ -49,7 +49,8 @@ type disk interface {
 	rename(from, to string) error
 	remove(name string) error // a file, a link, or an empty directory
 	chmod(name string, perm fs.FileMode) error
-	sync(name string) error // fsync of a directory: its entries and its mode
+	setLabel(name, label string) error // SELinux's; of a link, its own
+	sync(name string) error            // fsync of a directory: its entries and its mode
 
 	readFile(name string) ([]byte, error)
 	readDir(name string) ([]fs.DirEntry, error) // sorted by name

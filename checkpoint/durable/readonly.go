@@ -17,6 +17,7 @@ func (readOnly) symlink(string, string) error    { return syscall.EROFS }
 func (readOnly) rename(string, string) error     { return syscall.EROFS }
 func (readOnly) remove(string) error             { return syscall.EROFS }
 func (readOnly) chmod(string, fs.FileMode) error { return syscall.EROFS }
+func (readOnly) setLabel(string, string) error   { return syscall.EROFS }
 
 func (r readOnly) sub(name string) (disk, error) {
 	below, err := r.disk.sub(name)

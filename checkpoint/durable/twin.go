@@ -46,6 +46,7 @@ type inode struct {
 type content struct {
 	mode     fs.FileMode
 	uid, gid int
+	label    string
 	data     []byte // of a link: the target
 	entries  map[string]*inode
 }
@@ -87,13 +88,31 @@ func (k *Disk) Dir(name string) (*Dir, error) {
 // Fail lets fn decide before each operation whether it fails, and how: EIO,
 // ENOSPC, EROFS. A failed write has written half; any other operation that
 // failed did nothing. The operations are open, stat, read, readdir, readlink,
-// create, write, chown, chmod, fsync, close, rename, mkdir, symlink and remove;
-// name is the absolute path, of a rename the new one. Nil lets all succeed again.
+// create, write, label, chown, chmod, fsync, close, rename, mkdir, symlink and
+// remove; name is the absolute path, of a rename the new one. Nil lets all succeed again.
 // fn must not use the disk.
 func (k *Disk) Fail(fn func(op, name string) error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.fail = fn
+}
+
+// Labels returns the label of everything that has one, by absolute path.
+func (k *Disk) Labels() map[string]string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := map[string]string{}
+	k.root.labels("/", all)
+	return all
+}
+
+func (n *inode) labels(at string, all map[string]string) {
+	if n.now.label != "" {
+		all[at] = n.now.label
+	}
+	for name, below := range n.now.entries {
+		below.labels(path.Join(at, name), all)
+	}
 }
 
 // Crash cuts the power: what was not synced is gone, and whatever was opened
@@ -135,6 +154,9 @@ func (n *inode) crash(kept func() bool, seen map[*inode]bool) {
 	}
 	if (n.now.uid != n.stable.uid || n.now.gid != n.stable.gid) && kept() {
 		n.stable.uid, n.stable.gid = n.now.uid, n.now.gid
+	}
+	if n.now.label != n.stable.label && kept() {
+		n.stable.label = n.now.label
 	}
 	n.now, n.lost = n.stable.clone(), false
 	// Sorted, so that the same seed gives the same disk.

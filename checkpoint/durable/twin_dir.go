@@ -175,6 +175,19 @@ func (t twin) chmod(name string, perm fs.FileMode) error {
 	})
 }
 
+func (t twin) setLabel(name, label string) error {
+	return t.do("label", name, func(at entry) error {
+		if at.node == nil {
+			return syscall.ENOENT
+		}
+		at.node.now.label = label
+		if at.node.now.mode.Type() == fs.ModeSymlink {
+			at.node.stable.label = label // as its target: see Dir.Labelled
+		}
+		return nil
+	})
+}
+
 func (t twin) sync(name string) error {
 	return t.follow("fsync", name, func(n *inode) error {
 		t.k.syncDir(n)
