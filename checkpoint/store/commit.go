@@ -95,7 +95,7 @@ func (s *Store) writePayload(payload string, data []byte) error {
 	if err := s.dir.Mkdir("payloads", 0o700); err != nil {
 		return err
 	}
-	err := s.plant(payloadDir(payload), durable.Tree{Perm: 0o700, Files: map[string]durable.File{
+	err := s.plant(s.dir, payloadDir(payload), durable.Tree{Perm: 0o700, Files: map[string]durable.File{
 		"payload.json": {Data: data, Perm: 0o600, UID: durable.Unowned, GID: durable.Unowned},
 	}})
 	if err != nil {

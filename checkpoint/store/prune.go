@@ -35,6 +35,7 @@ func (s *Store) prune(live func(activation string) bool) error {
 			return err
 		}
 		delete(s.activations, id)
+		delete(s.unlabelled, id)
 	}
 	used := map[string]bool{}
 	for _, k := range s.keys() {

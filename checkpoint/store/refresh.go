@@ -54,8 +54,9 @@ func (s *Store) refresh(k Key, seq int64, activation string) error {
 	if err != nil {
 		return err
 	}
+	mounts := s.mounts(activation)
 	for _, volume := range slices.Sorted(maps.Keys(changed)) {
-		if err := s.turn(path.Join(dir, volume), g.Payloads[volume], changed[volume]); err != nil {
+		if err := s.turn(mounts, path.Join(dir, volume), g.Payloads[volume], changed[volume]); err != nil {
 			return err
 		}
 	}
@@ -131,7 +132,7 @@ func isData(e fs.DirEntry) bool { return e.IsDir() && strings.HasPrefix(e.Name()
 // turn lets a volume have the files of a payload. Of a name that comes or goes, the
 // link leads nowhere until ..data is turned, or from then on: who opens it finds the
 // files of one payload alone at any instant.
-func (s *Store) turn(volume, payload string, files []payloadFile) error {
+func (s *Store) turn(mounts *durable.Dir, volume, payload string, files []payloadFile) error {
 	data := path.Join(volume, ".."+payload)
 	link, err := s.dir.Readlink(volume + "/..data")
 	if err != nil {
@@ -141,7 +142,7 @@ func (s *Store) turn(volume, payload string, files []payloadFile) error {
 		if err := s.dir.RemoveAll(data); err != nil {
 			return err
 		}
-		if err := s.plant(data, dataOf(files)); err != nil {
+		if err := s.plant(mounts, data, dataOf(files)); err != nil {
 			return err
 		}
 	}
@@ -155,11 +156,11 @@ func (s *Store) turn(volume, payload string, files []payloadFile) error {
 		if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name }) {
 			continue // the fsync after the turn covers it in any case
 		}
-		if err := s.dir.Symlink("..data/"+name, path.Join(volume, name)); err != nil {
+		if err := mounts.Symlink("..data/"+name, path.Join(volume, name)); err != nil {
 			return err
 		}
 	}
-	if err := s.dir.Symlink(".."+payload, volume+"/..data"); err != nil {
+	if err := mounts.Symlink(".."+payload, volume+"/..data"); err != nil {
 		return err
 	}
 	return s.sweep(volume, ".."+payload, wanted)

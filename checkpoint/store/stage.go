@@ -61,7 +61,8 @@ func (s *Store) stage(k Key, seq int64, activation string, points map[string][]s
 	if err := s.dir.Mkdir("activations", 0o700); err != nil {
 		return nil, err
 	}
-	if err := s.plant(dir, tree); err != nil {
+	if err := s.plant(s.mounts(activation), dir, tree); err != nil {
+		delete(s.unlabelled, activation)
 		return nil, err
 	}
 	s.activations[activation] = stage{k.Namespace, k.Workload, seq}

@@ -30,6 +30,9 @@ type Store struct {
 	eio    map[string]int // how often each file could not be read
 	giveUp bool           // what can't be read once is bad
 
+	label      string           // of what containers read; "": none
+	unlabelled map[string]error // by activation, of a path that has no label
+
 	tasks   []task // what is still to be done, in this order
 	tidyErr error  // why the last attempt failed
 }
@@ -71,6 +74,7 @@ func open(dir *durable.Dir, giveUp bool) (*Store, error) {
 		payloads:    map[string]bool{},
 		activations: map[string]stage{},
 		aside:       map[string]bool{},
+		unlabelled:  map[string]error{},
 	}
 	if err := s.load(); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
@@ -106,6 +110,9 @@ func (s *Store) Problems() []string {
 	all := slices.Clone(s.problems)
 	if s.tidyErr != nil {
 		all = append(all, s.tidyErr.Error())
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.unlabelled)) {
+		all = append(all, fmt.Sprintf("SELinuxLabel: activations/%s: %v: containers may be kept from this file", id, s.unlabelled[id]))
 	}
 	return all
 }

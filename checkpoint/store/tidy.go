@@ -104,12 +104,12 @@ func (s *Store) unchanged(name string, old []byte) bool {
 	return err == nil && bytes.Equal(found, old)
 }
 
-// plant makes a directory that the store says is absent.
-func (s *Store) plant(name string, t durable.Tree) error {
+// plant makes a directory that the store says is absent, by way of dir.
+func (s *Store) plant(dir *durable.Dir, name string, t durable.Tree) error {
 	if err := s.tidy(name); err != nil {
 		return err
 	}
-	err := s.dir.WriteTree(name, t)
+	err := dir.WriteTree(name, t)
 	if err == nil || s.unchanged(name, nil) {
 		return err
 	}

@@ -114,6 +114,11 @@ func (d *daemon) lead(ctx context.Context) error {
 		held = writer.Held
 	}
 	c := d.config
+	label, err := checkpoint.SELinuxLabel(c.Proc)
+	if err != nil {
+		d.log.Warn("files for containers get no SELinux label", "err", err)
+	}
+	disk.Label(label)
 	host, err := checkpoint.NewHost(c, d.log)
 	if err != nil {
 		return fmt.Errorf("open the node: %w", err)
