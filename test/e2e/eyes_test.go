@@ -345,6 +345,7 @@ func (e *eyes) daemon() func(context.Context) {
 			if event.At.After(last) {
 				last = event.At
 				switch {
+				case strings.HasPrefix(event.Workload, "kube-system/corpus-"): // too many
 				case event.Workload != workload:
 					e.timeline.add(event.At, "  daemon: %s: %s", strings.TrimPrefix(event.Workload, "kube-system/"), event.What)
 				case !seenElsewhere(event.What):

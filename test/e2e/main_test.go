@@ -58,7 +58,8 @@ func run(m *testing.M) (code int) {
 	l, err := lab.Up(ctx, lab.Options{
 		Name: *name, Kubernetes: *kubernetes, Containerd: *containerd,
 		DaemonFlags: daemonFlags, PodCheckpointer: *daemon, LockExec: *lockExec,
-		Say: func(line string) { fmt.Println(line) },
+		MaxPods: 400, // a corpus of them, each as parent and checkpoint
+		Say:     func(line string) { fmt.Println(line) },
 	})
 	if err != nil {
 		fmt.Println("bring the cluster up:", err)
