@@ -3,6 +3,8 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,11 +15,14 @@ import (
 func TestAnAskerAsksWhatIsWantedAndSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
+		var mu sync.Mutex // of what follows
 		var asked []string
 		var broken error
-		heard := 0
-		a := newAsker(bubbleClock{began: time.Now().Add(-time.Minute)}, func(bool) { heard++ }, time.Second, goodFor(func(string) time.Duration { return time.Hour }),
+		var heard atomic.Int64
+		a := newAsker(bubbleClock{began: time.Now().Add(-time.Minute)}, func(bool) { heard.Add(1) }, time.Second, goodFor(func(string) time.Duration { return time.Hour }),
 			func(_ context.Context, question string) (string, error) {
+				mu.Lock()
+				defer mu.Unlock()
 				asked = append(asked, question)
 				return "answer to " + question, broken
 			})
@@ -26,6 +31,8 @@ func TestAnAskerAsksWhatIsWantedAndSleeps(t *testing.T) {
 		after := func(d time.Duration) []string {
 			time.Sleep(d)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			was := asked
 			asked = nil
 			return was
@@ -34,7 +41,7 @@ func TestAnAskerAsksWhatIsWantedAndSleeps(t *testing.T) {
 		a.want([]string{"a", "b"})
 		require.Equal(t, []string{"a", "b"}, after(0))
 		require.Equal(t, "answer to a", a.answer("a").Value)
-		require.Equal(t, 2, heard)
+		require.EqualValues(t, 2, heard.Load())
 		a.want([]string{"a", "b"})
 		require.Empty(t, after(59*time.Minute), "an answer is good for its life")
 		require.Equal(t, []string{"a", "b"}, after(time.Minute))
@@ -43,12 +50,18 @@ func TestAnAskerAsksWhatIsWantedAndSleeps(t *testing.T) {
 		require.Equal(t, []string{"c"}, after(0))
 		require.Zero(t, a.answer("a"), "what nobody wants is forgotten")
 
-		broken = errors.New("it is down")
+		breaks := func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			broken = err
+		}
+		down := errors.New("it is down")
+		breaks(down)
 		a.want([]string{"d"})
 		require.Equal(t, []string{"d"}, after(0))
-		require.Equal(t, broken, a.answer("d").Err)
+		require.Equal(t, down, a.answer("d").Err)
 		require.Equal(t, []string{"d"}, after(errandAgain))
-		broken = nil
+		breaks(nil)
 		require.Equal(t, []string{"d"}, after(errandAgain))
 		require.NoError(t, a.answer("d").Err)
 

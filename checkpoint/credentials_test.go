@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,7 @@ import (
 type issuer struct {
 	*keeper
 	t     *testing.T
+	mu    sync.Mutex // of asked, where the keeper runs by itself
 	asked []api.TokenRequest
 	life  time.Duration // that it gives at most
 	skew  time.Duration // of its clock
@@ -44,7 +46,9 @@ func newIssuer(t *testing.T) *issuer {
 }
 
 func (i *issuer) issue(_ context.Context, r api.TokenRequest) (api.Token, error) {
+	i.mu.Lock()
 	i.asked = append(i.asked, r)
+	i.mu.Unlock()
 	if i.err != nil {
 		return api.Token{}, i.err
 	}
@@ -295,16 +299,19 @@ func TestKeeperLooksEachMinuteAndWhenTheAccountIsKnown(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- i.run(ctx) }()
-		synctest.Wait()
-		require.Empty(t, i.asked)
+		asked := func() int {
+			synctest.Wait()
+			i.mu.Lock()
+			defer i.mu.Unlock()
+			return len(i.asked)
+		}
+		require.Zero(t, asked())
 		i.serve(&account)
 		i.serve(&account)
-		synctest.Wait()
-		require.Len(t, i.asked, 1, "at once")
+		require.Equal(t, 1, asked(), "at once")
 		require.NoError(t, os.Remove(i.path()))
 		time.Sleep(credentialsBeat)
-		synctest.Wait()
-		require.Len(t, i.asked, 2)
+		require.Equal(t, 2, asked())
 		stop()
 		require.NoError(t, <-done)
 	})

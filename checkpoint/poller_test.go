@@ -244,13 +244,17 @@ func TestPollerThatIsToldToStopHasHeardNothing(t *testing.T) {
 
 func TestPollerIsToldMoreThanOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := poll(t, func(context.Context, int64) (int, error) { return 1, nil })
+		p := poll(t, func(_ context.Context, n int64) (int, error) {
+			if n > 1 {
+				return 0, errors.New("down")
+			}
+			return 1, nil
+		})
 		p.amend(func(n int) int { return n + 10 })
 		p.amend(func(n int) int { return n + 100 })
 		require.Equal(t, 111, p.answer().Value)
 		require.EqualValues(t, 2, p.hinted.Load()-1, "each is news")
 
-		p.ask = func(context.Context, int64) (int, error) { return 0, errors.New("down") }
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		p.amend(func(int) int { return 7 })
