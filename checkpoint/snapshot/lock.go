@@ -5,7 +5,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"unicode"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -66,7 +65,7 @@ func runsAPIServer(c *v1.Container) bool {
 		repository, _, _ = strings.Cut(repository, "@")
 		words = append([]string{repository}, c.Args...)
 	}
-	between := func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("'\"`;&|()", r) }
+	between := func(r rune) bool { return strings.ContainsRune(" \t\n'\"`;&|()", r) }
 	return slices.ContainsFunc(strings.FieldsFunc(strings.Join(words, " "), between), func(word string) bool {
 		return path.Base(word) == apiServer && !strings.HasPrefix(word, "-") && !strings.Contains(word, "://")
 	})
