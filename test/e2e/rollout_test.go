@@ -21,14 +21,15 @@ import (
 )
 
 // TestDeletePod: somebody deletes the only API server's pod. With it goes the API
-// to which its end would be reported. The checkpoint takes its place, the
-// DaemonSet makes a new pod, and that one takes over.
+// to which its end would be reported. The checkpoint waits for the pod's lock
+// while the kubelet still gives it time to end, and takes its place, the DaemonSet
+// makes a new pod, and that one takes over.
 func TestDeletePod(t *testing.T) {
 	s := begin(t)
-	old := s.eyes.sight().serves.uid
+	old, deleted := s.eyes.sight().serves.uid, time.Now()
 	s.kubectl("delete", "pod", "--namespace=kube-system", "--selector=k8s-app=kube-apiserver", "--wait=false")
 	s.timeline.add(time.Now(), "the API server's pod deleted")
-	s.await(soon, "the API, out of the checkpoint", byCheckpoint)
+	s.awaitHeir(soon, deleted)
 	s.await(eventually, "a new parent to have the lock", newParent(old))
 	s.awaitSteady()
 	s.sayAway()
@@ -37,8 +38,8 @@ func TestDeletePod(t *testing.T) {
 
 // TestRollingUpdate: the only API server gets another command line. Its old pod
 // ends, its checkpoint serves and lets the controller make the new pod, which
-// takes over. The API is away twice: until the checkpoint has started, and while
-// it hands over. That is a start more than two handoffs.
+// takes over. The API is away twice: until the checkpoint, which waited for that, has
+// started, and while it hands over. That is a start more than two handoffs.
 func TestRollingUpdate(t *testing.T) {
 	s := begin(t)
 	start, handoff := s.measureReboot()
@@ -46,6 +47,7 @@ func TestRollingUpdate(t *testing.T) {
 	rolled := time.Now()
 	before, after := s.roll("kube-apiserver")
 	alone := s.watchOld("kube-apiserver")
+	s.awaitHeir(eventually, rolled)
 	s.await(eventually, "the new parent to have the lock", newParent(old))
 	s.awaitSteady()
 	require.Empty(s, alone(), "copies of the old version that started beside the new one")
@@ -57,8 +59,7 @@ func TestRollingUpdate(t *testing.T) {
 	s.timeline.add(time.Now(), "API away %.1f s (%s); two handoffs (%.1f s each) and a start (%.1f s) are %.1f s",
 		total(away).Seconds(), away, handoff.Seconds(), start.Seconds(), limit.Seconds())
 	require.Len(s, away, 2, "outages")
-	// The kubelet gives the old parent two seconds, in which it serves no more.
-	require.Less(s, total(away), limit+limit/2, "how long the API was away")
+	require.Less(s, total(away), limit+limit/4, "how long the API was away")
 }
 
 // TestRollingUpdateOfClients: controller manager and scheduler get another command
@@ -82,6 +83,15 @@ func TestRollingUpdateOfClients(t *testing.T) {
 			require.Empty(s, s.eyes.awaySince(s.begun), "the API was away")
 		})
 	}
+}
+
+// awaitHeir waits until the checkpoint serves, and asserts that it stood behind the
+// parent that was deleted since then, before that one ended.
+func (s *scene) awaitHeir(limit time.Duration, since time.Time) {
+	s.Helper()
+	s.await(limit, "the API, out of the checkpoint", byCheckpoint)
+	at, _ := s.timeline.last(asCheckpoint + " is first in line")
+	require.True(s, at.After(since), "the checkpoint waited for the lock of the parent that was deleted")
 }
 
 // newParent tells whether a parent serves that is not the one of that UID.
@@ -153,6 +163,21 @@ func (s *scene) lock(name string) (holder party, waiters []party) {
 		return party{}, nil // somebody ended while it looked
 	}
 	return partiesOf(state)
+}
+
+// holders are who holds the locks of the control plane, once all of them are held.
+func (s *scene) holders() map[string]party {
+	s.Helper()
+	out := map[string]party{}
+	s.await(soon, "all locks to be held", func(sight) bool {
+		for _, name := range controlPlane {
+			if out[name], _ = s.lock(name); out[name].role == "" {
+				return false
+			}
+		}
+		return true
+	})
+	return out
 }
 
 // watchOld watches, from now until its result is called, that no checkpoint of a
