@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -20,6 +21,8 @@ const (
 	dataAge  = dataRest + 10*time.Second
 	// dataless is the same where no workload has one.
 	dataless = time.Hour
+	// lookLimit is how long a look may take, until its disk is said to hang.
+	lookLimit = time.Second
 )
 
 // looked is what was seen of one data directory.
@@ -28,17 +31,59 @@ type looked struct {
 	err   error
 }
 
+// looks are those at data directories, each on a goroutine of its own: one at a disk that
+// hangs holds up no other, nor the end of the daemon, and none is begun beside it.
+type looks struct {
+	look    func(dir string) (data.Fingerprint, error)
+	hanging map[string]<-chan looked // by directory
+}
+
+// at looks at all of them until ctx ends. What an earlier look has seen meanwhile is too
+// old to be told.
+func (l *looks) at(ctx context.Context, dirs []string) map[string]looked {
+	seen, begun := map[string]looked{}, map[string]<-chan looked{}
+	for _, dir := range dirs {
+		select {
+		case <-l.hanging[dir]:
+			delete(l.hanging, dir)
+		default:
+		}
+		if l.hanging[dir] == nil {
+			begun[dir] = l.begin(dir)
+		} else {
+			seen[dir] = looked{err: errHangs}
+		}
+	}
+	for dir, answer := range begun {
+		select {
+		case seen[dir] = <-answer:
+		case <-ctx.Done():
+			seen[dir], l.hanging[dir] = looked{err: errHangs}, answer
+		}
+	}
+	return seen
+}
+
+var errHangs = errors.New("its disk does not answer")
+
+func (l *looks) begin(dir string) <-chan looked {
+	answer := make(chan looked, 1)
+	go func() {
+		found, err := l.look(dir)
+		answer <- looked{found, err}
+	}()
+	return answer
+}
+
 // newDataPoller looks at the wanted data directories, through the root directory of the
 // host's first process: for that the daemon needs SYS_PTRACE, and no mount
 // (proc_pid_root(5)).
 func (h *Host) newDataPoller() *poller[map[string]looked] {
-	p := newPoller(Clock(h), h.heard, 5*time.Second, dataRest, time.Second, func(context.Context) (map[string]looked, error) {
-		seen := map[string]looked{}
-		for _, dir := range h.wants.Load().Data {
-			found, err := data.Look(filepath.Join(h.config.Proc, "1/root"), dir)
-			seen[dir] = looked{found, err}
-		}
-		return seen, nil
+	l := &looks{hanging: map[string]<-chan looked{}, look: func(dir string) (data.Fingerprint, error) {
+		return data.Look(filepath.Join(h.config.Proc, "1/root"), dir)
+	}}
+	p := newPoller(Clock(h), h.heard, lookLimit, dataRest, time.Second, func(ctx context.Context) (map[string]looked, error) {
+		return l.at(ctx, h.wants.Load().Data), nil
 	})
 	every := p.every
 	p.every = func(hurry bool) time.Duration {

@@ -1,11 +1,14 @@
 package checkpoint
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -208,4 +211,37 @@ func TestHostLooksAtTheDataThatIsWanted(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(h.config.Proc, "1")))
 	h.data.once(t.Context(), false)
 	require.ErrorIs(t, h.Data(dataDir).Err, os.ErrNotExist, "without the host's root nothing is known")
+}
+
+// A directory on a disk that hangs is unknown, and all others are what they are.
+func TestALookThatHangsHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var begun atomic.Int64
+		l := &looks{hanging: map[string]<-chan looked{}, look: func(dir string) (data.Fingerprint, error) {
+			if begun.Add(1); dir == "dead" {
+				<-release
+				return data.Fingerprint{Etcd: "old"}, nil
+			}
+			return data.Fingerprint{Etcd: dir}, nil
+		}}
+		at := func() map[string]looked {
+			ctx, cancel := context.WithTimeout(t.Context(), lookLimit)
+			defer cancel()
+			return l.at(ctx, []string{"dead", "well"})
+		}
+		for range 3 {
+			seen := at()
+			require.Equal(t, looked{found: data.Fingerprint{Etcd: "well"}}, seen["well"])
+			require.ErrorIs(t, seen["dead"].err, errHangs)
+		}
+		require.EqualValues(t, 4, begun.Load(), "one hangs, and no other is begun beside it")
+		release <- struct{}{}
+		synctest.Wait()
+		require.ErrorIs(t, at()["dead"].err, errHangs, "what it saw is old, and it hangs again")
+		require.EqualValues(t, 6, begun.Load())
+		close(release)
+		synctest.Wait()
+		require.Equal(t, looked{found: data.Fingerprint{Etcd: "old"}}, at()["dead"])
+	})
 }
