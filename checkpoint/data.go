@@ -57,7 +57,12 @@ func (l *looks) at(ctx context.Context, dirs []string) map[string]looked {
 	for dir, answer := range begun {
 		select {
 		case seen[dir] = <-answer:
+			continue
 		case <-ctx.Done():
+		}
+		select {
+		case seen[dir] = <-answer: // while another one was waited for
+		default:
 			seen[dir], l.hanging[dir] = looked{err: errHangs}, answer
 		}
 	}
