@@ -12,9 +12,9 @@ import (
 )
 
 // TestClientsServeFromCheckpoints: somebody deletes the DaemonSets of controller
-// manager and scheduler. Their checkpoints stay for as long as nobody takes their
-// place, and they are the real thing: the controller manager leads and makes the
-// pods of a Deployment, and the scheduler finds them a node.
+// manager and scheduler. Their checkpoints stay, the same processes, for as long as
+// nobody takes their place, and they are the real thing: the controller manager leads
+// and makes the pods of a Deployment, and the scheduler finds them a node.
 func TestClientsServeFromCheckpoints(t *testing.T) {
 	s := begin(t)
 	clients := controlPlane[1:]
@@ -25,10 +25,14 @@ func TestClientsServeFromCheckpoints(t *testing.T) {
 		leases[name] = s.lease(name)
 		require.NotEmpty(s, leases[name].HolderIdentity, "leader of "+name)
 	}
+	serve := s.holders()
 	s.kubectl("delete", "daemonset", "--namespace=kube-system", clients[0], clients[1])
 	s.timeline.add(time.Now(), "DaemonSets of %v deleted", clients)
 	for _, name := range clients {
-		s.await(eventually, name+" to serve out of its checkpoint", func(sight) bool { return s.heldByCheckpoint(name) })
+		s.await(eventually, name+" to serve out of its checkpoint", func(sight) bool {
+			serve[name], _ = s.lock(name)
+			return serve[name].role == asCheckpoint
+		})
 		s.await(eventually, name+" to lead out of its checkpoint", func(sight) bool {
 			now := s.lease(name)
 			return now.LeaseTransitions > leases[name].LeaseTransitions && now.RenewTime > leases[name].RenewTime
@@ -37,8 +41,8 @@ func TestClientsServeFromCheckpoints(t *testing.T) {
 	}
 	s.kubectl("create", "deployment", "led", "--image="+pauseImage)
 	s.awaitPods("led")
+	require.Equal(s, serve, s.holders(), "who holds the locks")
 	for _, name := range clients {
-		require.True(s, s.heldByCheckpoint(name), name)
 		require.Empty(s, s.pods(name), "pods of "+name)
 	}
 	s.timeline.add(time.Now(), "a Deployment has its pod, by the two checkpoints alone")
@@ -49,11 +53,6 @@ func TestClientsServeFromCheckpoints(t *testing.T) {
 	}
 	s.timeline.add(time.Now(), "DaemonSets made again")
 	s.awaitSteady()
-}
-
-func (s *scene) heldByCheckpoint(name string) bool {
-	holder, _ := s.lock(name)
-	return holder.role == asCheckpoint
 }
 
 // lease is what stands in the Lease by which the processes of a name elect a leader.

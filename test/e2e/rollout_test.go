@@ -180,6 +180,21 @@ func (s *scene) holders() map[string]party {
 	return out
 }
 
+// holders are who holds the locks of the control plane, once all of them are held.
+func (s *scene) holders() map[string]party {
+	s.Helper()
+	out := map[string]party{}
+	s.await(soon, "all locks to be held", func(sight) bool {
+		for _, name := range controlPlane {
+			if out[name], _ = s.lock(name); out[name].role == "" {
+				return false
+			}
+		}
+		return true
+	})
+	return out
+}
+
 // watchOld watches, from now until its result is called, that no checkpoint of a
 // workload as it is now starts while a parent runs that is not there yet. It
 // returns those that did.
