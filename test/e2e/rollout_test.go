@@ -21,15 +21,15 @@ import (
 )
 
 // TestDeletePod: somebody deletes the only API server's pod. With it goes the API
-// to which its end would be reported. The checkpoint waits for the pod's lock
-// while the kubelet still gives it time to end, and takes its place, the DaemonSet
-// makes a new pod, and that one takes over.
+// to which its end would be reported. The checkpoint is started while the kubelet still
+// gives the pod time to end, and takes its place, the DaemonSet makes a new pod, and
+// that one takes over.
 func TestDeletePod(t *testing.T) {
 	s := begin(t)
-	old, deleted := s.eyes.sight().serves.uid, time.Now()
+	old := s.eyes.sight().serves.uid
 	s.kubectl("delete", "pod", "--namespace=kube-system", "--selector=k8s-app=kube-apiserver", "--wait=false")
 	s.timeline.add(time.Now(), "the API server's pod deleted")
-	s.awaitHeir(soon, deleted)
+	s.awaitHeir(soon, old)
 	s.await(eventually, "a new parent to have the lock", newParent(old))
 	s.awaitSteady()
 	s.sayAway()
@@ -38,8 +38,8 @@ func TestDeletePod(t *testing.T) {
 
 // TestRollingUpdate: the only API server gets another command line. Its old pod
 // ends, its checkpoint serves and lets the controller make the new pod, which
-// takes over. The API is away twice: until the checkpoint, which waited for that, has
-// started, and while it hands over. That is a start more than two handoffs.
+// takes over. The API is away twice: until the checkpoint serves, which is started while
+// the old pod ends, and while it hands over. That is a start more than two handoffs.
 func TestRollingUpdate(t *testing.T) {
 	s := begin(t)
 	start, handoff := s.measureReboot()
@@ -47,7 +47,7 @@ func TestRollingUpdate(t *testing.T) {
 	rolled := time.Now()
 	before, after := s.roll("kube-apiserver")
 	alone := s.watchOld("kube-apiserver")
-	s.awaitHeir(eventually, rolled)
+	s.awaitHeir(eventually, old)
 	s.await(eventually, "the new parent to have the lock", newParent(old))
 	s.awaitSteady()
 	require.Empty(s, alone(), "copies of the old version that started beside the new one")
@@ -85,13 +85,14 @@ func TestRollingUpdateOfClients(t *testing.T) {
 	}
 }
 
-// awaitHeir waits until the checkpoint serves, and asserts that it stood behind the
-// parent that was deleted since then, before that one ended.
-func (s *scene) awaitHeir(limit time.Duration, since time.Time) {
+// awaitHeir waits until the checkpoint serves in the place of a parent that is being
+// deleted. It has to be started while that one still has the lock.
+func (s *scene) awaitHeir(limit time.Duration, parent string) {
 	s.Helper()
-	s.await(limit, "the API, out of the checkpoint", byCheckpoint)
-	at, _ := s.timeline.last(asCheckpoint + " is first in line")
-	require.True(s, at.After(since), "the checkpoint waited for the lock of the parent that was deleted")
+	s.await(limit, "the manifest, while the parent that is deleted has the lock", func(now sight) bool {
+		return now.manifest != "" && now.serves.uid == parent
+	})
+	s.await(soon, "the API, out of the checkpoint", byCheckpoint)
 }
 
 // newParent tells whether a parent serves that is not the one of that UID.
@@ -163,21 +164,6 @@ func (s *scene) lock(name string) (holder party, waiters []party) {
 		return party{}, nil // somebody ended while it looked
 	}
 	return partiesOf(state)
-}
-
-// holders are who holds the locks of the control plane, once all of them are held.
-func (s *scene) holders() map[string]party {
-	s.Helper()
-	out := map[string]party{}
-	s.await(soon, "all locks to be held", func(sight) bool {
-		for _, name := range controlPlane {
-			if out[name], _ = s.lock(name); out[name].role == "" {
-				return false
-			}
-		}
-		return true
-	})
-	return out
 }
 
 // holders are who holds the locks of the control plane, once all of them are held.
