@@ -31,7 +31,7 @@ const (
 // notices.
 func TestDaemonIsUpgraded(t *testing.T) {
 	s := begin(t)
-	before := s.eyes.sight()
+	before := s.holders()
 	old := s.copyImage()
 	next := old + "-next"
 	_, err := s.lab.Exec(cluster.ctx, lab.ContainerdCommand("images", "tag", old, next)...)
@@ -47,9 +47,10 @@ func TestDaemonIsUpgraded(t *testing.T) {
 		s.timeline.add(time.Now(), "its new pod leads")
 		s.await(eventually, "the static copy to follow", func(now sight) bool { return s.copyImage() == image && s.copyRuns(now, image) })
 		s.timeline.add(time.Now(), "the static copy runs the same image")
-		after := s.awaitSteady()
-		require.Equal(s, before.serves, after.serves, "who holds the lock")
+		s.awaitSteady()
+		require.Equal(s, before, s.holders(), "who holds the locks")
 	}
+	require.Zero(s, s.timeline.times(manifestWritten), "starts of the API server's checkpoint")
 	require.Empty(s, s.eyes.awaySince(s.begun), "the API was away")
 }
 
@@ -83,7 +84,9 @@ func TestDaemonSetIsDeleted(t *testing.T) {
 
 // TestDaemonIsKilledAtRandom: the daemon's two copies are killed, and its pod is
 // deleted, at random, while the power is cut, the API server's pod is deleted and
-// the scheduler is updated. All of it comes to rest as if nobody had.
+// the scheduler is updated. All of it comes to rest as if nobody had, and whoever leads
+// next leaves in place what it finds: two starts of the API server's checkpoint are
+// all that the power cut and the deletion make.
 func TestDaemonIsKilledAtRandom(t *testing.T) {
 	s := begin(t)
 	seed := uint64(time.Now().UnixNano())
@@ -108,6 +111,19 @@ func TestDaemonIsKilledAtRandom(t *testing.T) {
 	require.Greater(s, n, 2, "kills")
 	s.awaitSteady()
 	s.nothingOf("kube-scheduler", before, after)
+	require.Equal(s, 2, s.timeline.times(manifestWritten), "starts of the API server's checkpoint")
+}
+
+// times is how often that line was added.
+func (t *timeline) times(what string) (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.lines {
+		if l.what == what {
+			n++
+		}
+	}
+	return n
 }
 
 // awaitParents waits until parents hold all locks, and none of those that are named.
