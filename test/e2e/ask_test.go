@@ -28,7 +28,12 @@ func newClient(l *lab.Lab) (*http.Client, error) {
 
 // ask gets a page within 300 ms, into out where that is not nil.
 func ask(ctx context.Context, client *http.Client, url string, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	return askFor(ctx, 300*time.Millisecond, client, url, out)
+}
+
+// askFor is ask for a page that may take longer.
+func askFor(ctx context.Context, limit time.Duration, client *http.Client, url string, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

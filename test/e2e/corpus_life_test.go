@@ -110,8 +110,12 @@ func (s *scene) awaitRunning(corpus []specimen, what string, pod func(specimen) 
 			fmt.Println("not running:", what, missing)
 		}
 	}()
+	var last time.Time
 	s.await(2*eventually, what+" to run", func(sight) bool {
-		missing = nil
+		if time.Since(last) < 50*beat { // it takes long to find out
+			return false
+		}
+		last, missing = time.Now(), nil
 		processes := map[string]int{}
 		for _, p := range corpus {
 			if p.Refused != "" {
@@ -326,6 +330,22 @@ func (s *scene) awaitHandedOver(corpus []specimen) {
 		})
 	})
 	s.awaitRunning(corpus, "parents", s.parentOf)
+}
+
+// weed takes the refused ones away, over which the kubelet would toil in vain, and
+// returns the others.
+func (s *scene) weed(corpus []specimen) (protected []specimen) {
+	s.Helper()
+	refused := []string{"delete", "pods", "--namespace=kube-system", "--force", "--grace-period=0"}
+	for _, p := range corpus {
+		if p.Refused == "" {
+			protected = append(protected, p)
+		} else {
+			refused = append(refused, p.workload())
+		}
+	}
+	s.patiently(refused...)
+	return protected
 }
 
 // uproot takes the pods away. The daemon would keep what is on disk, and start it

@@ -28,9 +28,12 @@ import (
 // parents come back, and nobody but a pod ever sees what stands in a Secret.
 func TestCorpus(t *testing.T) {
 	s := begin(t)
+	s.eyes.calm.Store(true)
+	defer s.eyes.calm.Store(false)
 	corpus := s.corpus()
 	s.plant(corpus)
 	corpus = s.says(corpus)
+	said := verdict(corpus)
 	parents := s.likenesses(corpus, s.parentOf)
 	s.timeline.add(time.Now(), "each said as it is to be, and looked at")
 	s.naive(corpus, "never")
@@ -47,6 +50,7 @@ func TestCorpus(t *testing.T) {
 
 	mirrors := s.watchMirrors()
 	apiServer.comeBack()
+	corpus = s.weed(corpus)
 	s.awaitProtected()
 	s.awaitHandedOver(corpus)
 	mirrors.keptSecret()
@@ -55,7 +59,7 @@ func TestCorpus(t *testing.T) {
 	s.tokensOutlive(parents, checkpoints)
 	s.withFile(s.objects(), "delete")
 	s.awaitSteady()
-	fmt.Println(verdict(corpus))
+	fmt.Println(said)
 }
 
 // specimen is one pod of the corpus, as it stands in testdata/corpus. What its spec
@@ -207,7 +211,7 @@ func (s *scene) says(corpus []specimen) []specimen {
 		}
 		return len(wrong) == 0
 	}
-	for end := time.Now().Add(soon); !look(s.eyes.sight()) && time.Now().Before(end); {
+	for end := time.Now().Add(2 * soon); !look(s.eyes.sight()) && time.Now().Before(end); {
 		s.rest("/status to say what the corpus says")
 	}
 	assert.Empty(s, wrong, "what /status says")

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pod-checkpointer/pod-checkpointer/checkpoint"
@@ -65,6 +66,7 @@ type eyes struct {
 	timeline timeline
 	stop     context.CancelFunc
 	looks    sync.WaitGroup
+	calm     atomic.Bool // runtime and daemon have so much to tell that twice a second is enough
 
 	mu      sync.Mutex
 	now     sight
@@ -105,14 +107,26 @@ func open(l *lab.Lab) *eyes {
 	e.look(ctx, beat, e.locks)
 	e.look(ctx, beat, e.manifests)
 	e.look(ctx, 2*beat, e.readiness())
-	e.look(ctx, 5*beat, e.runtime())
-	e.look(ctx, 10*beat, e.daemon())
+	e.look(ctx, 5*beat, e.calmly(e.runtime()))
+	e.look(ctx, 10*beat, e.calmly(e.daemon()))
 	return e
 }
 
 func (e *eyes) close() {
 	e.stop()
 	e.looks.Wait()
+}
+
+// calmly is a look that may be skipped while calm.
+func (e *eyes) calmly(once func(context.Context)) func(context.Context) {
+	var last time.Time
+	return func(ctx context.Context) {
+		if e.calm.Load() && time.Since(last) < 50*beat {
+			return
+		}
+		once(ctx)
+		last = time.Now()
+	}
 }
 
 func (e *eyes) look(ctx context.Context, every time.Duration, once func(context.Context)) {
@@ -335,8 +349,11 @@ func (e *eyes) daemon() func(context.Context) {
 	client := &http.Client{Transport: &http.Transport{DialContext: e.lab.Dial, DisableKeepAlives: true}}
 	var last time.Time
 	return func(ctx context.Context) {
-		status := &checkpoint.Status{}
-		if ask(ctx, client, "http://127.0.0.1:10299/status", status) != nil {
+		status, limit := &checkpoint.Status{}, 300*time.Millisecond
+		if e.calm.Load() {
+			limit = 2 * time.Second
+		}
+		if askFor(ctx, limit, client, "http://127.0.0.1:10299/status", status) != nil {
 			e.change(func(s *sight) { s.status = nil })
 			return
 		}
