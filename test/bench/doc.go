@@ -7,7 +7,7 @@
 //	go test -tags grpcnotrace,e2e -count=1 -timeout 60m -v ./test/bench -run TestBench/start -bench.runs=3
 //
 // It needs what test/lab needs: Linux and root. All of it takes about half an
-// hour. The parts are TestBench/start, /lock, /death, /rest, /lab and /size;
+// hour. The parts are TestBench/start, /lock, /death, /snapshots, /rest, /lab and /size;
 // -bench.stages shows the stages of every row. Ctrl-C takes the labs down and
 // prints what was measured until then.
 //
@@ -30,6 +30,13 @@
 //     the rules start at once: the kubelet is away and the daemon knows it; or the
 //     pod has ended twice within ten minutes. What the dead leave, some hundred MB
 //     to be freed, their watches and their clients, is part of it.
+//   - "first snapshot" runs from the exec of a second daemon on a node, which knows
+//     nothing of the pods in its namespace, until the last of their generations is in
+//     its store. The time of the API's round trips is from its first request for them
+//     to its last, by the audit log; what fsync takes is the difference between as many
+//     commits to this disk and to memory. Of the whole it is the share that is shown.
+//     Then one Secret changes: how long until its generation, and what was written and
+//     asked for until two seconds later.
 //   - "at rest" is a node of so many pods in all, five of them protected: the
 //     control plane, and two that have no lock. Each copy of the daemon is seen
 //     from outside by what the kernel counts for its process, 75 s after all is
