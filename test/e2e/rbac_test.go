@@ -39,7 +39,8 @@ const (
 // more, and the API server grants it nothing beside that but what everybody has.
 func TestLeastRBAC(t *testing.T) {
 	s := begin(t)
-	granted := s.grants()
+	granted := s.grants(base + "rbac.yaml")
+	allowed := slices.Concat(granted, s.grants("testdata/corpus/objects.yaml")) // which the corpus had for itself
 
 	// The control plane mounts no ConfigMap. Of a pod that can't be protected nothing stays.
 	reader := pausing("reader")
@@ -63,7 +64,7 @@ func TestLeastRBAC(t *testing.T) {
 	requests := s.requests()
 	require.NotEmpty(s, requests)
 	for _, r := range requests {
-		require.True(s, slices.ContainsFunc(granted, func(g grant) bool { return g.allows(r) }), "a request that no rule allows: %+v", r)
+		require.True(s, slices.ContainsFunc(allowed, func(g grant) bool { return g.allows(r) }), "a request that no rule allows: %+v", r)
 		// Other scenarios take permissions away.
 		require.False(s, r.At.After(s.begun) && r.Code == http.StatusForbidden, "forbidden: %+v", r)
 	}
@@ -119,10 +120,10 @@ func grantsOf(namespace string, groups, resources, names, verbs []string) []gran
 	return out
 }
 
-// grants are those of rbac.yaml.
-func (s *scene) grants() []grant {
+// grants are those of a file.
+func (s *scene) grants(file string) []grant {
 	s.Helper()
-	data, err := os.ReadFile(base + "rbac.yaml")
+	data, err := os.ReadFile(file)
 	require.NoError(s, err)
 	var out []grant
 	for decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
