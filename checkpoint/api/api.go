@@ -59,6 +59,7 @@ type View struct {
 	Owners map[Owner]OwnerSpec // of each protected pod that OwnerOf knows one of
 
 	whole time.Time      // when all of it, or the oldest View that it has objects of, was asked for
+	taken time.Time      // when it was asked for
 	since map[Ref]string // resourceVersion to watch an object of an older View from
 }
 
@@ -125,7 +126,8 @@ func (c *Client) View(ctx context.Context, wanted Wanted, still *Still) (View, e
 
 // take asks for everything once.
 func (c *Client) take(ctx context.Context, s *server, wanted Wanted, still *Still) (View, error) {
-	v := View{whole: time.Now(), since: map[Ref]string{}}
+	v := View{taken: time.Now(), since: map[Ref]string{}}
+	v.whole = v.taken
 	if err := c.identity(ctx, s, &v); err != nil {
 		return View{}, err
 	}

@@ -31,8 +31,8 @@ import (
 // An error says that nobody watches: the connection is lost, or silent for 45 s
 // even when asked by a ping; the API server refused, or shuts down, or no longer
 // has what v is based on. It matches one of the errors of this package, or
-// context.Canceled. After one, and where changes follow each other, Await may
-// return at once: the caller paces the calls.
+// context.Canceled. After one Await may return at once: the caller paces the calls.
+// Changes that follow each other it tells two seconds apart.
 //
 // Objects that failed in v, service accounts, owners and the Node are not watched. alive is called
 // when each watch has begun, at each bookmark of it, and when the server breaks a
@@ -63,7 +63,7 @@ func (c *Client) Await(ctx context.Context, v *View, alive func(), ending func(p
 	told := make(chan Ref)
 	still := &Still{of: v}
 	group.Go(func() error {
-		still.changed = c.pace.settle(ctx, told)
+		still.changed = c.pace.settle(ctx, told, v.taken.Add(c.pace.apart))
 		return errChanged
 	})
 	if v.lacks() {
@@ -115,9 +115,10 @@ type pace struct {
 	ping   time.Duration // of silence until the server is asked
 	answer time.Duration // until it has answered
 	quiet  time.Duration // without another change, after one
+	apart  time.Duration // since the View began, until another one is due
 }
 
-var calm = pace{10 * time.Second, 9 * time.Minute, time.Minute, 30 * time.Second, 15 * time.Second, 500 * time.Millisecond}
+var calm = pace{10 * time.Second, 9 * time.Minute, time.Minute, 30 * time.Second, 15 * time.Second, 500 * time.Millisecond, 2 * time.Second}
 
 // These end all the watches of an Await: a change is over, or something has had its time.
 var (

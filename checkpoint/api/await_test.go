@@ -82,6 +82,7 @@ func watched(t *testing.T) (*apitest.Server, *api.Client, api.View) {
 		secret("kube-system", "certs"), configMap("kube-system", "flags"))
 	s.Fail("/secrets/forbidden", http.StatusForbidden)
 	c := client(t, s.Kubeconfig())
+	c.Part(0)
 	v, err := view(t, c)
 	require.NoError(t, err)
 	s.Requests()
@@ -129,6 +130,26 @@ func TestAPodOnItsWayOutIsTold(t *testing.T) {
 	s.Put(pod("kube-system", "q", "master-0"))
 	require.NoError(t, a.ends())
 	require.Nil(t, a.ending.Load(), "another one, which stays")
+}
+
+// The next View has its time, and what happens until then is told all the same.
+func TestUntilTheNextViewTheWatchesGoOn(t *testing.T) {
+	s, c, v := watched(t)
+	c.Part(time.Minute)
+	a := await(t, s, c, v)
+	s.Put(pod("kube-system", "p", "master-0"))
+	gone := pod("kube-system", "p", "master-0")
+	gone.UID, gone.DeletionTimestamp = "its-uid", &metav1.Time{Time: time.Now()}
+	s.Put(gone)
+	require.Eventually(t, func() bool { return a.ending.Load() == types.UID("its-uid") }, 5*time.Second, time.Millisecond)
+	require.Empty(t, a.done)
+
+	s, c, v = watched(t)
+	c.Part(time.Second)
+	a = await(t, s, c, v)
+	s.Put(pod("kube-system", "p", "master-0"))
+	require.NoError(t, a.ends())
+	require.GreaterOrEqual(t, time.Since(v.Taken()), time.Second)
 }
 
 func TestAwaitSleepsThroughAllElse(t *testing.T) {

@@ -51,26 +51,31 @@ func (s *Still) give(v *View, r Ref) bool {
 
 // settle returns the objects that changed, once a change is over: a pod's at once, an
 // object's when no other one has followed for a moment, since whoever changes several,
-// as kubectl apply does, changes one after the other.
-func (p pace) settle(ctx context.Context, told <-chan Ref) map[Ref]bool {
-	changed := map[Ref]bool{}
-	var quiet <-chan time.Time
+// as kubectl apply does, changes one after the other. It is not over before the earliest
+// time for another View: while that is awaited the watches go on.
+func (p pace) settle(ctx context.Context, told <-chan Ref, earliest time.Time) map[Ref]bool {
+	changed, pods := map[Ref]bool{}, false
+	var over <-chan time.Time
 	var end time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return changed
-		case <-quiet:
+		case <-over:
 			return changed
 		case ref := <-told:
-			if ref == (Ref{}) {
-				return changed
+			wait := time.Duration(0)
+			if ref != (Ref{}) {
+				if len(changed) == 0 {
+					end = time.Now().Add(restless * p.quiet)
+				}
+				changed[ref] = true
+				wait = min(p.quiet, time.Until(end))
 			}
-			if len(changed) == 0 {
-				end = time.Now().Add(restless * p.quiet)
+			if !pods {
+				over = time.After(max(wait, time.Until(earliest)))
 			}
-			changed[ref] = true
-			quiet = time.After(min(p.quiet, time.Until(end)))
+			pods = pods || ref == (Ref{})
 		}
 	}
 }
