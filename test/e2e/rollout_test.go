@@ -26,6 +26,7 @@ import (
 // that one takes over.
 func TestDeletePod(t *testing.T) {
 	s := begin(t)
+	s.calm()
 	old := s.eyes.sight().serves.uid
 	s.kubectl("delete", "pod", "--namespace=kube-system", "--selector=k8s-app=kube-apiserver", "--wait=false")
 	s.timeline.add(time.Now(), "the API server's pod deleted")
@@ -43,6 +44,7 @@ func TestDeletePod(t *testing.T) {
 func TestRollingUpdate(t *testing.T) {
 	s := begin(t)
 	start, handoff := s.measureReboot()
+	s.calm()
 	old := s.eyes.sight().serves.uid
 	rolled := time.Now()
 	before, after := s.roll("kube-apiserver")
@@ -93,6 +95,15 @@ func (s *scene) awaitHeir(limit time.Duration, parent string) {
 		return now.manifest != "" && now.serves.uid == parent
 	})
 	s.await(soon, "the API, out of the checkpoint", byCheckpoint)
+}
+
+// calm lets a moment pass in which nothing happens, so that the daemon does not just look
+// anew at what has changed, but watches.
+func (s *scene) calm() {
+	s.Helper()
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
+		s.rest("calm")
+	}
 }
 
 // newParent tells whether a parent serves that is not the one of that UID.
