@@ -17,10 +17,10 @@ import (
 //
 //   - the end of a process that holds a lock or waits: none can be lost, since the kernel
 //     tells of it to whoever has a pidfd; one of which we have none is looked at in each beat;
-//   - an event of the runtime: five beats at rest, and a tenth of a second while
+//   - an event of the runtime: six beats at rest, and a tenth of a second while
 //     something is in motion. No start that is due at once waits for it, because such a one has a
 //     lock, whose holder has ended;
-//   - a change in the static pod directory: a beat, or five at rest, since each pass reads it;
+//   - a change in the static pod directory: a beat, or six at rest, since each pass reads it;
 //   - the end of the kubelet: what it said is up to kubeletRest old, and is asked for
 //     anew as soon as something is in motion;
 //   - a change at the API server: an Await that is silent is found out within 45 seconds.
@@ -37,8 +37,8 @@ const (
 )
 
 // calmBeat is the time between two passes while all is calm, and between two questions to
-// the runtime at rest: five beats, unless they are long.
-func calmBeat(beat time.Duration) time.Duration { return max(beat, min(5*beat, 5*time.Second)) }
+// the runtime at rest: six beats, unless they are long.
+func calmBeat(beat time.Duration) time.Duration { return max(beat, min(6*beat, 6*time.Second)) }
 
 // hint wakes the loop for a pass at once.
 func (h *Host) hint() {

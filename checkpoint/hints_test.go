@@ -218,7 +218,7 @@ func TestCalmIsAProvedParentThatServes(t *testing.T) {
 
 func TestCalmBeat(t *testing.T) {
 	for beat, want := range map[time.Duration]time.Duration{
-		100 * time.Millisecond: 500 * time.Millisecond, time.Second: 5 * time.Second, 10 * time.Second: 10 * time.Second,
+		100 * time.Millisecond: 600 * time.Millisecond, time.Second: 6 * time.Second, 10 * time.Second: 10 * time.Second,
 	} {
 		require.Equal(t, want, calmBeat(beat), beat)
 	}

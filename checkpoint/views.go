@@ -50,7 +50,8 @@ func (v *views) ask(ctx context.Context) (*api.View, error) {
 	}
 }
 
-// await blocks until the view is out of date, and keeps what of it is not. That a pod is
+// await blocks until the view is out of date, or another one is asked for all the same, and
+// keeps what of it is still so. That a pod is
 // being deleted counts at once: where it is the API server, there is no next View.
 func (v *views) await(ctx context.Context, view *api.View, alive func()) (err error) {
 	v.still, err = v.watch(ctx, view, alive, func(pod types.UID) {

@@ -28,7 +28,8 @@ import (
 // nil, and all is asked for. Where an object failed in v, it returns after a minute as
 // for a change: a refusal may have ended, as of an API server that has just started.
 //
-// An error says that nobody watches: the connection is lost, or silent for 45 s
+// When ctx ends it returns its error, and what has not changed until then. Any other error
+// says that nobody watches: the connection is lost, or silent for 45 s
 // even when asked by a ping; the API server refused, or shuts down, or no longer
 // has what v is based on. It matches one of the errors of this package, or
 // context.Canceled. After one Await may return at once: the caller paces the calls.
@@ -50,6 +51,7 @@ func (c *Client) Await(ctx context.Context, v *View, alive func(), ending func(p
 	if left <= 0 {
 		return nil, nil
 	}
+	asked := ctx
 	ctx = klog.NewContext(ctx, klog.New(nil)) // as in View
 	ctx, closeConnection := context.WithCancel(ctx)
 	defer closeConnection()
@@ -99,6 +101,8 @@ func (c *Client) Await(ctx context.Context, v *View, alive func(), ending func(p
 		}
 	}
 	switch err := group.Wait(); {
+	case asked.Err() != nil:
+		return still, asked.Err()
 	case !errors.Is(err, errDue) && !errors.Is(err, errChanged):
 		return nil, err
 	case time.Since(v.whole) >= c.pace.watch:

@@ -52,6 +52,20 @@ func TestWhatHasNotChangedIsNotAskedForAgain(t *testing.T) {
 	require.Len(t, s.Requests(), 8, "all of it")
 }
 
+// Who asks for another View before there is a change keeps what has none.
+func TestWhatIsSoWhenAnAwaitIsBrokenOffIsStillSo(t *testing.T) {
+	s, c, v := watched(t)
+	c.Hasten(time.Minute, time.Minute, time.Minute, time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
+	a := begin(ctx, t, s, c, v)
+	a.lives(5)
+	cancel()
+	require.ErrorIs(t, a.ends(), context.Canceled)
+	s.Requests()
+	again(t, c, a.still)
+	require.Len(t, s.Requests(), 4, "the cluster, the node, its pods, and what nobody could watch")
+}
+
 // Between two Awaits nobody watches, and a watch may be late.
 func TestAChangeThatNoWatchToldInTimeIsToldByTheNext(t *testing.T) {
 	s, c, _, still := heard(t, secret("kube-system", "certs"))
