@@ -7,9 +7,10 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Config is what the flags of `pod-checkpointer run` set.
@@ -61,18 +62,13 @@ func Defaults() Config {
 	}
 }
 
-var (
-	nodeName  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
-	namespace = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-)
-
 // Validate names everything that is wrong, each by its flag.
 func (c Config) Validate() error {
 	var wrong []error
 	bad := func(flag, allowed string, got any) {
 		wrong = append(wrong, fmt.Errorf("--%s must be %s, not %v", flag, allowed, got))
 	}
-	if !nodeName.MatchString(c.Node) {
+	if validation.IsDNS1123Subdomain(c.Node) != nil {
 		bad("node-name", "the name of a node (lower case letters, digits, - and .)", fmt.Sprintf("%q", c.Node))
 	}
 	for _, dir := range []struct{ flag, path string }{
@@ -99,7 +95,7 @@ func (c Config) Validate() error {
 		bad("namespaces", "at least one namespace", "none")
 	}
 	for _, name := range c.Namespaces {
-		if !namespace.MatchString(name) {
+		if validation.IsDNS1123Label(name) != nil {
 			bad("namespaces", "names of namespaces", fmt.Sprintf("%q", name))
 		}
 	}

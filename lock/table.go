@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,6 +45,9 @@ func readTable(proc string) (table []entry, whole bool, err error) {
 	return table, pieces <= 1, nil
 }
 
+// pages are what readPieces reads into, some ten times a pass.
+var pages = sync.Pool{New: func() any { return new(make([]byte, os.Getpagesize())) }}
+
 // readPieces reads a file of a procfs, and says in how many pieces it came. Package os
 // would make the poller watch it, each time.
 func readPieces(path string) (text []byte, pieces int, err error) {
@@ -56,10 +60,12 @@ func readPieces(path string) (text []byte, pieces int, err error) {
 		return nil, 0, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
-	for piece := make([]byte, os.Getpagesize()); ; pieces++ {
+	piece := pages.Get().(*[]byte)
+	defer pages.Put(piece)
+	for ; ; pieces++ {
 		n := 0
 		err := again(func() (err error) {
-			n, err = unix.Read(fd, piece)
+			n, err = unix.Read(fd, *piece)
 			return err
 		})
 		switch {
@@ -68,7 +74,7 @@ func readPieces(path string) (text []byte, pieces int, err error) {
 		case n == 0:
 			return text, pieces, nil
 		}
-		text = append(text, piece[:n]...)
+		text = append(text, (*piece)[:n]...)
 	}
 }
 
