@@ -60,10 +60,10 @@ type Host struct {
 	first   sync.Once
 	mu      sync.Mutex
 	probes  map[store.Key]*prober
+	probing atomic.Int32
 	ending  map[string]bool // orders under way, by process or container
 	awaited map[lock.Process]context.CancelFunc
-	busy    time.Duration // when something was in motion last, or memory was let go of
-	rests   bool
+	busy    time.Duration // when something was in motion last
 	group   *errgroup.Group
 	ctx     context.Context
 }
@@ -122,12 +122,12 @@ func (h *Host) relax(hurry bool) {
 	now := h.Now()
 	switch {
 	case hurry || h.busy == 0:
-		h.busy, h.rests = now, false
-	case !h.rests && now-h.busy >= restful:
-		h.rests = true
+		h.busy = now
+		resting.Store(false)
+	case !resting.Load() && now-h.busy >= restful:
 		LetGo()
-	case h.rests:
-		_ = unmapProgram() // it is but larger then
+	default:
+		Forget()
 	}
 }
 

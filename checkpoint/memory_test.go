@@ -7,20 +7,59 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestLetGoLeavesWhatIsNotUsed(t *testing.T) {
 	before := ofFiles(t)
 	LetGo()
-	if relocated, err := relocates("/proc/self/exe"); relocated || err != nil {
-		t.Skip("this test was built as a program that is relocated, all of which stays: it has run on")
-	}
+	unlessRelocated(t)
 	require.Less(t, ofFiles(t), before, "kB of the program in memory")
 	require.Regexp(t, regexp.MustCompile(`^\d+$`), strconv.Itoa(before), "and it runs on")
+}
+
+func TestWhatRanIsForgottenAtRestAlone(t *testing.T) {
+	unlessRelocated(t)
+	defer resting.Store(false)
+	LetGo()
+	for name, tt := range map[string]struct {
+		rests bool
+		done  func()
+	}{
+		"a pass, an answer":         {true, Forget},
+		"a collection":              {true, runtime.GC},
+		"a pass that is in motion":  {false, Forget},
+		"a collection that is, too": {false, runtime.GC},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resting.Store(tt.rests)
+			require.NoError(t, advise(unix.MADV_POPULATE_READ))
+			whole := ofFiles(t)
+			tt.done()
+			forgotten := func() bool { return ofFiles(t) < whole*3/4 }
+			if tt.rests {
+				require.Eventually(t, forgotten, 10*time.Second, time.Millisecond, "%d kB stay", whole)
+				return
+			}
+			require.Never(t, forgotten, 100*time.Millisecond, time.Millisecond)
+		})
+	}
+}
+
+// unlessRelocated skips a test of what is forgotten where nothing can be.
+func unlessRelocated(t *testing.T) {
+	t.Helper()
+	relocated, err := relocates("/proc/self/exe")
+	require.NoError(t, err)
+	if relocated {
+		t.Skip("this test was built as a program that is relocated, all of which stays: it has run on")
+	}
 }
 
 // To forget a relocated page would be the end of the program (go build -buildmode=pie).

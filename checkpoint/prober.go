@@ -22,6 +22,7 @@ type prober struct {
 	*poller[probed]
 	question atomic.Pointer[Question]
 	stop     context.CancelFunc
+	asking   *atomic.Int32 // how many of the host's probers do
 }
 
 // probed is an answer, and who held the lock when the question was put.
@@ -32,7 +33,7 @@ type probed struct {
 
 func (h *Host) newProber() *prober {
 	ctx, stop := context.WithCancel(h.ctx)
-	p := &prober{stop: stop}
+	p := &prober{stop: stop, asking: &h.probing}
 	p.poller = newPoller(Clock(h), h.heard, 10*time.Second, probeRest, probeHurry, p.askOnce)
 	pace := p.every
 	p.every = func(hurry bool) time.Duration {
@@ -66,7 +67,11 @@ func (p *prober) askOnce(ctx context.Context) (probed, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	p.asking.Add(1)
 	err := target(q.Probe).Ask(ctx)
+	if p.asking.Add(-1) == 0 {
+		Forget() // an answer over TLS is the most that runs at rest
+	}
 	return probed{ok: err == nil, holder: q.Holder}, err
 }
 

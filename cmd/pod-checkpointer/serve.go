@@ -11,12 +11,21 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/pod-checkpointer/pod-checkpointer/checkpoint"
 )
 
 // serve serves this copy's health until ctx ends. An address that is taken keeps
 // nobody from starting a checkpoint: it is tried again, once a beat.
 func (d *daemon) serve(ctx context.Context, flag, address string, listen func() (net.Listener, error)) error {
-	server := &http.Server{ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, Handler: d.health.Handler()}
+	server := &http.Server{
+		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, Handler: d.health.Handler(),
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateClosed {
+				checkpoint.Forget() // what answers ran
+			}
+		},
+	}
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(closed)
