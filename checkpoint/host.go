@@ -60,7 +60,7 @@ type Host struct {
 	first   sync.Once
 	mu      sync.Mutex
 	probes  map[store.Key]*prober
-	probing atomic.Int32
+	probing atomic.Int32    // how many of them ask
 	ending  map[string]bool // orders under way, by process or container
 	awaited map[lock.Process]context.CancelFunc
 	busy    time.Duration // when something was in motion last
