@@ -34,8 +34,8 @@ func LetGo() {
 
 // Forget gives the system the pages of the program that ran, if this process rests. What
 // runs next faults its own pages in again, from the page cache, in half a millisecond.
-// Called after each thing that is done at rest, so that 10 MB are resident and not the sum
-// of all that ever ran, 17 MB.
+// Called after each thing that is done at rest, so that no more is resident than what one
+// of them runs, instead of the sum of all.
 func Forget() {
 	if resting.Load() {
 		_ = advise(unix.MADV_DONTNEED) // it is but larger then
